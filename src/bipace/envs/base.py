@@ -1,0 +1,89 @@
+"""What an environment is: text in, text out, a reward, and tasks with names.
+
+Three small types. A `Turn` is what the environment says. An `Environment` plays one episode at a time. A
+`Suite` is an environment family: it knows its tasks by id, its splits and its planner, and makes environments.
+Nothing here imports a deep-learning framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+__all__ = ["Environment", "Suite", "Turn", "UnknownTask"]
+
+
+class UnknownTask(ValueError):
+    """A task id that the suite does not know; the message names the id and shows an id that works."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One answer of the environment.
+
+    Attributes:
+        observation: the text the agent reads.
+        reward: reward of the action that led here (0.0 at reset), in the environment's own unit.
+        terminated: True when the episode is over by the environment's own rule (the horizon is the collector's).
+        won: True when the task is solved.
+        valid: False when the command could not be understood or applied; the state is then unchanged.
+        admissible: the commands that apply in this state, in a documented order; empty where the environment
+            offers no list.
+    """
+
+    observation: str
+    reward: float = 0.0
+    terminated: bool = False
+    won: bool = False
+    valid: bool = True
+    admissible: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """Plays episodes of one suite, one at a time. Deterministic: the same task and actions give the same text.
+
+    Safe to use many instances in one thread or process; an instance is not shared between threads.
+    """
+
+    def reset(self, task: str) -> Turn:
+        """Begin the task with this id. Raises UnknownTask."""
+        ...
+
+    def step(self, action: str) -> Turn:
+        """Apply one action. Any text is accepted; what makes no sense is a Turn with valid=False."""
+        ...
+
+    def copy(self) -> Environment:
+        """An independent environment in the same state (for branching and credit measurement)."""
+        ...
+
+
+@runtime_checkable
+class Suite(Protocol):
+    """A family of tasks.
+
+    Attributes:
+        name: short name used in configs and file names, e.g. "textcraft".
+        max_steps: the horizon users of this suite expect.
+        instructions: the rules given to the agent once, before the first observation.
+        splits: split name -> task ids, in a fixed order that no process or file system can change.
+    """
+
+    name: str
+    max_steps: int
+    instructions: str
+    splits: Mapping[str, Sequence[str]]
+
+    def make(self) -> Environment:
+        """A fresh environment."""
+        ...
+
+    def family(self, task: str) -> str:
+        """The family a task is reported under, e.g. "depth-2" or "pick_and_place_simple"."""
+        ...
+
+    def expert(self, task: str) -> tuple[str, ...]:
+        """Actions that solve the task from its reset state (a planner's). Raises UnknownTask."""
+        ...
