@@ -37,7 +37,7 @@ def get_suite(name: str) -> Suite:
     if not hasattr(module, attribute):
         raise ValueError(f"environment {name!r}: {location} has no attribute {attribute!r}")
     found = getattr(module, attribute)
-    made = found() if isinstance(found, type) or not isinstance(found, Suite) and callable(found) else found
+    made = found() if isinstance(found, type) or (not isinstance(found, Suite) and callable(found)) else found
     if not isinstance(made, Suite):
         raise ValueError(
             f"environment {name!r}: {attribute} gives a {type(made).__name__}, not a Suite (see bipace.envs.base)"
