@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from bipace.policies.hf import Actor, buckets, score
 from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from bipace.policies.hf import Actor, buckets, score
 
 SHAPES = {"t64": (64, 2, 160), "t128": (128, 4, 384)}
 VOCABULARY = 1200

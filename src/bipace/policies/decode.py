@@ -1,6 +1,6 @@
 """Lock-step decoding of many growing contexts over one preallocated key-value slab per layer.
 
-A slab has the shape [rows, key-value heads, capacity + 1, head size]. A token's slot is its position id, so there is
+A slab has the shape [rows, capacity + 1, key-value heads, head size]. A token's slot is its position id, so there is
 no left padding and no hole, and a row's numbers do not depend on the rows beside it. A query at position p sees the
 slots 0..p; whatever lies behind a row's length is never read before it is overwritten. The last slot is scratch:
 padding is written there.
@@ -47,11 +47,10 @@ class Response:
 
 @dataclass(slots=True)
 class _Window:
-    """Where the current forward writes and what it reads: slab rows (None: all), slots [b, q], keys [: end]."""
+    """Where the current forward writes (flat slots [b * q]) and what it reads (rows, None for all; slots [: end])."""
 
     rows: torch.Tensor | None
-    slots: torch.Tensor
-    index: torch.Tensor
+    flat: torch.Tensor
     end: int
 
 
@@ -64,7 +63,7 @@ class _SlabLayer(CacheLayerMixin):
         self.window: _Window | None = None
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        shape = (self.n_rows, key_states.shape[1], self.capacity + 1)
+        shape = (self.n_rows, self.capacity + 1, key_states.shape[1])
         # Zeros, not empty: a masked slot has weight 0, and 0 times an uninitialised NaN is NaN.
         self.keys = key_states.new_zeros((*shape, key_states.shape[3]))
         self.values = value_states.new_zeros((*shape, value_states.shape[3]))
@@ -78,12 +77,7 @@ class _SlabLayer(CacheLayerMixin):
         window = self.window
         if window is None or self.keys is None or self.values is None:
             raise RuntimeError("a slab cache is written through DecodeSession only")
-        self.keys[window.index, :, window.slots] = key_states.transpose(1, 2)
-        self.values[window.index, :, window.slots] = value_states.transpose(1, 2)
-        keys, values = self.keys[:, :, : window.end], self.values[:, :, : window.end]
-        if window.rows is None:
-            return keys, values
-        return keys.index_select(0, window.rows), values.index_select(0, window.rows)
+        return _write(self.keys, key_states, window), _write(self.values, value_states, window)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:  # noqa: ARG002  (the base class's signature)
         return (self.window.end if self.window else 0), 0
@@ -93,6 +87,14 @@ class _SlabLayer(CacheLayerMixin):
 
     def get_max_length(self) -> int:
         return self.capacity
+
+
+def _write(slab: torch.Tensor, states: torch.Tensor, window: _Window) -> torch.Tensor:
+    """Put the new states [b, heads, q, size] into the slab; what the queries may read, [b, heads, end, size]."""
+    # One copy of whole tokens by flat index: several times faster than an indexed assignment by row and slot.
+    slab.flatten(0, 1).index_copy_(0, window.flat, states.transpose(1, 2).flatten(0, 1))
+    seen = slab[:, : window.end]
+    return (seen if window.rows is None else seen.index_select(0, window.rows)).transpose(1, 2)
 
 
 class DecodeSession:
@@ -118,7 +120,7 @@ class DecodeSession:
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
         n_rows = len(prompts) * copies
         self._layers = [_SlabLayer(n_rows, capacity) for _ in range(actor.n_layers)]
-        self._cache = Cache(layers=self._layers)
+        self._cache = Cache(layers=[*self._layers])
         self._held = np.zeros(n_rows, dtype=np.int64)
         self._waiting: list[list[int]] = [[] for _ in range(n_rows)]
         self._prefill([list(map(int, prompt)) for prompt in prompts], copies)
@@ -203,7 +205,9 @@ class DecodeSession:
             longest = max(len(unique[i]) for i in bucket) - 1
             for start in range(0, longest, PREFILL_CHUNK):
                 members = [unique[i] for i in bucket if len(unique[i]) - 1 > start]
-                self._forward([first[p] for p in members], [p[:-1][start : start + PREFILL_CHUNK] for p in members])
+                self._forward(
+                    [first[p] for p in members], [list(p[:-1][start : start + PREFILL_CHUNK]) for p in members]
+                )
         self._held = self._held[np.array(source, dtype=np.int64)] if source else self._held
         self._waiting = [[prompt[-1]] for prompt in prompts for _ in range(copies)]
         end = int(self._held.max(initial=0))
@@ -212,19 +216,21 @@ class DecodeSession:
             for layer in self._layers:
                 for slab in (layer.keys, layer.values):
                     if slab is not None:
-                        slab[:, :, :end] = slab[index, :, :end]
+                        slab[:, :end] = slab[index, :end]
 
     def _advance(self, rows: list[int]) -> torch.Tensor:
         """Feed what waits in these rows; float32 logits [rows, vocabulary] after each row's last token."""
         chunks = [self._waiting[row] for row in rows]
-        hidden: list[torch.Tensor | None] = [None] * len(rows)
-        for bucket in buckets([len(chunk) for chunk in chunks], PREFILL_TOKENS):
-            last = self._forward([rows[i] for i in bucket], [chunks[i] for i in bucket])
-            for i, vector in zip(bucket, last, strict=True):
-                hidden[i] = vector
+        if len(rows) * max(map(len, chunks)) <= PREFILL_TOKENS:
+            hidden = self._forward(rows, chunks)
+        else:
+            packed = buckets([len(chunk) for chunk in chunks], PREFILL_TOKENS)
+            parts = [self._forward([rows[i] for i in part], [chunks[i] for i in part]) for part in packed]
+            order = torch.tensor([i for part in packed for i in part], device=self.actor.device)
+            hidden = torch.cat(parts)[order.argsort()]
         for row in rows:
             self._waiting[row] = []
-        return self.actor.model.get_output_embeddings()(torch.stack([v for v in hidden if v is not None])).float()
+        return self.actor.model.get_output_embeddings()(hidden).float()
 
     def _forward(self, rows: list[int], chunks: list[list[int]]) -> torch.Tensor:
         """Append a chunk of tokens to each row's slab; the hidden state [rows, D] at each chunk's last token."""
@@ -245,8 +251,8 @@ class DecodeSession:
         device = self.actor.device
         slots = torch.from_numpy(positions).to(device)
         gathered = None if whole else torch.from_numpy(where).to(device)
-        index = (torch.arange(n_rows, device=device) if gathered is None else gathered)[:, None]
-        window = _Window(gathered, slots, index, end)
+        first_slot = (np.arange(n_rows) if whole else where) * (self.capacity + 1)
+        window = _Window(gathered, torch.from_numpy((first_slot[:, None] + positions).ravel()).to(device), end)
         for layer in self._layers:
             layer.window = window
         mask = torch.arange(end, device=device) <= slots[:, None, :, None]
