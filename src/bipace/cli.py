@@ -24,9 +24,7 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="e.g. `estimator=gigpo env.max_steps=12 credit.w=0.5`"),
 ]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", "-c", help="TOML file with what differs from the defaults")
-]
+ConfigFile = Annotated[Path | None, typer.Option("--config", "-c", help="TOML with what differs")]
 
 
 @app.command()

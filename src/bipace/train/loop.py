@@ -66,7 +66,7 @@ class Run:
             torch.set_num_threads(config.actor.threads)
         self.recipe = config.recipe()
         self.suite: Suite = get_suite(config.env.suite)
-        self.tasks = panel_tasks(self.suite, config.env.split)
+        self.tasks: Sequence[str] = panel_tasks(self.suite, config.env.split)
         if len(self.tasks) < config.rollout.tasks:
             raise ConfigError(
                 f"rollout.tasks: {config.rollout.tasks}, but split {config.env.split!r} holds {len(self.tasks)} tasks"
