@@ -37,16 +37,12 @@ def get_suite(name: str) -> Suite:
     if not hasattr(module, attribute):
         raise ValueError(f"environment {name!r}: {location} has no attribute {attribute!r}")
     found = getattr(module, attribute)
-    suite = found() if callable(found) and not _is_suite(found) else found
-    if not _is_suite(suite):
+    made = found() if isinstance(found, type) or (not isinstance(found, Suite) and callable(found)) else found
+    if not isinstance(made, Suite):
         raise ValueError(
-            f"environment {name!r}: {attribute} gives a {type(suite).__name__}, not a Suite (see bipace.envs.base)"
+            f"environment {name!r}: {attribute} gives a {type(made).__name__}, not a Suite (see bipace.envs.base)"
         )
-    return suite
-
-
-def _is_suite(candidate: object) -> bool:
-    return isinstance(candidate, Suite) and not isinstance(candidate, type)
+    return made
 
 
 def _named_module(name: str, module: str) -> ModuleType:

@@ -209,7 +209,9 @@ class Collector:
             episode.turn = Turn("", valid=False)
         turn = episode.turn
         record.steps.append(
-            Step(before, text, len(response.tokens), parsed.action, parsed.ok, turn.valid, response.finished, turn.reward)
+            Step(
+                before, text, len(response.tokens), parsed.action, parsed.ok, turn.valid, response.finished, turn.reward
+            )
         )
         record.terminated, record.won = turn.terminated, record.won or turn.won
 

@@ -10,14 +10,14 @@ Differences from the original, whose texts are kept word for word elsewhere:
   order of a directory listing, on PYTHONHASHSEED and on the global random state.
 - `reset` leaves the recipes alone (the original's grow at every reset, and with them the text and the time it takes).
 - Goals of depth 1 are tasks too (the original begins at depth 2).
-- `get 0 x` finds nothing (the original answers "Got 0 x" and lists x in the inventory), and so does a count of more than
-  nine digits.
+- `get 0 x` finds nothing (the original answers "Got 0 x" and lists x in the inventory), and so does a count of more
+  than nine digits.
 - An input named twice in one `craft` needs both counts in the inventory (the original checks them one at a time).
 - White space around a command is ignored, and nothing is printed to stdout.
 - `Turn.valid` says whether the command was understood and applied; the original does not tell.
 
-As in the original, the output count of a `craft` command is not checked, `craft` and `Crafted` write names with spaces
-and as ids respectively, and the game offers no list of admissible commands.
+As in the original, the output count of a `craft` command is not checked, commands write names with spaces where
+`Crafted` writes ids, an episode can be played on after the goal, and there is no list of admissible commands.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ INSTRUCTIONS = (
 class TextCraftSuite:
     """The TextCraft tasks: a `Suite` of `bipace.envs.base`.
 
-    The horizon of 12 steps covers the expert plan of every depth-1 and depth-2 goal; some goals of depth 3 and most of
-    depth 4 take longer.
+    The horizon of 12 steps covers the expert plan of every depth-1 and depth-2 goal (11 at most); some goals of depth
+    3 and most of depth 4 take longer.
     """
 
     name: str = "textcraft"
@@ -58,7 +58,7 @@ class TextCraftSuite:
         return TextCraft(open_task)
 
     def family(self, task: str) -> str:
-        """ "depth-1" to "depth-4", by minimum recipe depth. Raises UnknownTask."""
+        """Minimum recipe depth as "depth-1" to "depth-4". Raises UnknownTask."""
         return f"depth-{depths(load_recipe_book())[goal_of(task)]}"
 
     def expert(self, task: str) -> tuple[str, ...]:

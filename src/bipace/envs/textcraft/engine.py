@@ -49,7 +49,7 @@ class _Command:
 _INVENTORY = _Command(Turn("Inventory: You are not carrying anything."))
 
 
-class _Failed(Exception):
+class _CommandError(Exception):
     """The command means nothing; the message is the observation."""
 
 
@@ -118,8 +118,8 @@ def _compile(text: str) -> _Command:
             return _compile_get(book, match[1], match[2])
         if text.startswith("inventory"):
             return _INVENTORY
-        raise _Failed(f"Could not execute {text}")
-    except _Failed as failure:
+        raise _CommandError(f"Could not execute {text}")
+    except _CommandError as failure:
         return _Command(Turn(str(failure), valid=False))
 
 
@@ -130,7 +130,7 @@ def _compile_get(book: RecipeBook, digits: str, spoken: str) -> _Command:
     item = _item_id(spoken)
     count = int(digits) if len(digits) <= COUNT_DIGITS else 0
     if not count or not book.is_gettable(item):
-        raise _Failed(f"Could not find {spoken}")
+        raise _CommandError(f"Could not find {spoken}")
     return _Command(Turn(f"Got {count} {spoken}"), gained=item, count=count)
 
 
@@ -171,7 +171,7 @@ def _serves(book: RecipeBook, part: Ingredient, item: str) -> bool:
 def _counted(text: str) -> tuple[str, int]:
     match = COUNTED.match(text)
     if match is None or len(match[1]) > COUNT_DIGITS:
-        raise _Failed(f"Wrong item format: {text}")
+        raise _CommandError(f"Wrong item format: {text}")
     return _item_id(match[2]), int(match[1])
 
 

