@@ -281,11 +281,15 @@ def gigpo(rows, w=1.0, gamma=0.95, mode="mean_std_norm", similarity=None):
 def hgpo(
     rows, history=2, alpha=1.0, weight_offset=1.0, gamma=0.95, mode="mean_std_norm", base_group=False
 ):  # fmt: skip
-    """Weighted mean over k of the step terms of equal last-k observations; exact zeros are left out of it."""
-    levels = [(k, by_history(rows, k)) for k in range(1, history + 2)]
+    """Weighted mean over k of the step terms of equal last-k observations; exact zeros are left out of it.
+
+    The base group is the trajectory term (GRPO's, its own return and sample deviation) as one more entry, with k = 0.
+    """
+    values = []
+    for k in range(1, history + 2):
+        values.append((k, step_term(rows, by_history(rows, k), "mean", gamma, mode, ddof=0)))
     if base_group:
-        levels.append((0, by_prompt_group(rows)))
-    values = [(k, step_term(rows, labels, "mean", gamma, mode, ddof=0)) for k, labels in levels]
+        values.append((0, trajectory_term(rows, divide=mode == "mean_std_norm")))
     out = []
     for i in range(len(rows)):
         entries = [((k + weight_offset) ** alpha, value[i]) for k, value in values if value[i] != 0]
