@@ -1,10 +1,14 @@
 """Independent oracles: every estimator once more, as plain loops over lists of dicts.
 
 Nothing here imports bipace or numpy. A row is a dict with the keys task, trajectory, t, reward, observation (text),
-action (any hashable) and, where features are clustered, feature (a list of numbers). Every estimator returns a list
-of floats in row order and takes the same options as the recipe of the same name. Quadratic on purpose: each
-definition is read off the row it is about. Means and variances are taken in exact rationals, so that an oracle adds
-no rounding of its own and "equal" means equal.
+action (any hashable), where features are clustered feature (a list of numbers), and, if it was punished, penalty.
+Every estimator returns a list of floats in row order and takes the same options as the recipe of the same name.
+Quadratic on purpose: each definition is read off the row it is about. Means and variances are taken in exact
+rationals, so that an oracle adds no rounding of its own and "equal" means equal.
+
+Habits "paper": statistics over trajectories, and a penalty is taken off its own row's advantage at the end. Habits
+"verl_agent": trajectory statistics over step rows, a group of one row keeps its raw value, and a penalty is taken off
+its own row's returns, after discounting and before any statistic.
 """
 
 from __future__ import annotations
@@ -190,20 +194,28 @@ def by_features(rows, eps=0.1, centroid="mean"):
 # ---- terms ---------------------------------------------------------------------------------------------------------
 
 
-def trajectory_term(rows, baseline="mean", divide=False):
+def penalty(row, habits, where):
+    """The row's penalty at the place where these habits charge it, else 0."""
+    charged = "return" if habits == "verl_agent" else "advantage"
+    return row.get("penalty", 0.0) if where == charged else 0.0
+
+
+def trajectory_term(rows, baseline="mean", divide=False, habits="paper"):
     """(R(tau) - baseline) over the trajectories of the prompt group, one return each; a lone trajectory gives 0."""
     totals = trajectory_return(rows)
+    totals = [total - penalty(row, habits, "return") for total, row in zip(totals, rows, strict=True)]
     out = []
     for i, row in enumerate(rows):
         group = {}
         for j, other in enumerate(rows):
             if other["task"] == row["task"]:
-                group[other["trajectory"]] = totals[j]
+                group[j if habits == "verl_agent" else other["trajectory"]] = totals[j]
+        own = i if habits == "verl_agent" else row["trajectory"]
         if len(group) == 1:
-            out.append(0.0)
+            out.append(totals[i] if habits == "verl_agent" else 0.0)
             continue
         if baseline == "leave_one_out":
-            value = totals[i] - mean([r for name, r in group.items() if name != row["trajectory"]])
+            value = totals[i] - mean([r for name, r in group.items() if name != own])
         else:
             value = totals[i] - mean(list(group.values()))
         out.append(value / (deviation(list(group.values()), ddof=1) + DELTA) if divide else value)
@@ -220,12 +232,13 @@ def falls_back(fallback, n, n_same):
     raise ValueError(fallback)
 
 
-def step_term(rows, labels, style, gamma=0.95, mode="mean_std_norm", fallback="never", ddof=1):
+def step_term(rows, labels, style, gamma=0.95, mode="mean_std_norm", fallback="never", ddof=1, habits="paper"):
     """One row's return-to-go (or its action's mean) against its cluster; a singleton cluster gives 0.
 
     style: "mean" R_i - mean_C; "q_style" mean_{C=} - mean_C; "diff_peer" R_i - mean_{C!=}, 0 where C!= is empty.
     """
     returns = return_to_go(rows, gamma)
+    returns = [value - penalty(row, habits, "return") for value, row in zip(returns, rows, strict=True)]
     out = []
     for i, row in enumerate(rows):
         cluster = [j for j in range(len(rows)) if labels[j] == labels[i]]
@@ -249,9 +262,13 @@ def step_term(rows, labels, style, gamma=0.95, mode="mean_std_norm", fallback="n
     return out
 
 
-def joined(rows, step, w, mode):
-    trajectory = trajectory_term(rows, divide=mode == "mean_std_norm")
-    return [a + w * b for a, b in zip(trajectory, step, strict=True)]
+def charged(rows, values, habits):
+    return [value - penalty(row, habits, "advantage") for value, row in zip(values, rows, strict=True)]
+
+
+def joined(rows, step, w, mode, habits):
+    trajectory = trajectory_term(rows, divide=mode == "mean_std_norm", habits=habits)
+    return charged(rows, [a + w * b for a, b in zip(trajectory, step, strict=True)], habits)
 
 
 def local_clusters(rows, clusters, eps, centroid):
@@ -261,61 +278,62 @@ def local_clusters(rows, clusters, eps, centroid):
 # ---- estimators ----------------------------------------------------------------------------------------------------
 
 
-def grpo(rows):
-    return trajectory_term(rows, divide=True)
+def grpo(rows, habits="paper"):
+    return charged(rows, trajectory_term(rows, divide=True, habits=habits), habits)
 
 
-def dr_grpo(rows):
-    return trajectory_term(rows)
+def dr_grpo(rows, habits="paper"):
+    return charged(rows, trajectory_term(rows, habits=habits), habits)
 
 
-def rloo(rows):
-    return trajectory_term(rows, baseline="leave_one_out")
+def rloo(rows, habits="paper"):
+    return charged(rows, trajectory_term(rows, baseline="leave_one_out", habits=habits), habits)
 
 
-def gigpo(rows, w=1.0, gamma=0.95, mode="mean_std_norm", similarity=None):
+def gigpo(rows, w=1.0, gamma=0.95, mode="mean_std_norm", similarity=None, habits="paper"):
     labels = by_observation(rows) if similarity is None else by_similarity(rows, similarity)
-    return joined(rows, step_term(rows, labels, "mean", gamma, mode), w, mode)
+    return joined(rows, step_term(rows, labels, "mean", gamma, mode, habits=habits), w, mode, habits)
 
 
 def hgpo(
-    rows, history=2, alpha=1.0, weight_offset=1.0, gamma=0.95, mode="mean_std_norm", base_group=False
-):  # fmt: skip
+    rows, history=2, alpha=1.0, weight_offset=1.0, gamma=0.95, mode="mean_std_norm", base_group=False, habits="paper"
+):
     """Weighted mean over k of the step terms of equal last-k observations; exact zeros are left out of it.
 
     The base group is the trajectory term (GRPO's, its own return and sample deviation) as one more entry, with k = 0.
     """
     values = []
     for k in range(1, history + 2):
-        values.append((k, step_term(rows, by_history(rows, k), "mean", gamma, mode, ddof=0)))
+        values.append((k, step_term(rows, by_history(rows, k), "mean", gamma, mode, ddof=0, habits=habits)))
     if base_group:
-        values.append((0, trajectory_term(rows, divide=mode == "mean_std_norm")))
+        values.append((0, trajectory_term(rows, divide=mode == "mean_std_norm", habits=habits)))
     out = []
     for i in range(len(rows)):
         entries = [((k + weight_offset) ** alpha, value[i]) for k, value in values if value[i] != 0]
         total = sum(weight for weight, _ in entries)
         out.append(sum(weight * value for weight, value in entries) / total if total > 0 else 0.0)
-    return out
+    return charged(rows, out, habits)
 
 
-def bigpo(rows, w=1.0, gamma=0.95, mode="mean_std_norm", eps=0.1, centroid="mean"):
-    return joined(rows, step_term(rows, by_features(rows, eps, centroid), "mean", gamma, mode), w, mode)
+def bigpo(rows, w=1.0, gamma=0.95, mode="mean_std_norm", eps=0.1, centroid="mean", habits="paper"):
+    labels = by_features(rows, eps, centroid)
+    return joined(rows, step_term(rows, labels, "mean", gamma, mode, habits=habits), w, mode, habits)
 
 
 def diff_peer(
     rows, w=1.0, gamma=0.95, mode="mean_std_norm", eps=0.1, centroid="mean", fallback="no_diff_action",
-    clusters="features",
+    clusters="features", habits="paper",
 ):  # fmt: skip
     labels = local_clusters(rows, clusters, eps, centroid)
-    return joined(rows, step_term(rows, labels, "diff_peer", gamma, mode, fallback), w, mode)
+    return joined(rows, step_term(rows, labels, "diff_peer", gamma, mode, fallback, habits=habits), w, mode, habits)
 
 
 def bipace(
     rows, w=1.0, gamma=0.95, mode="mean_std_norm", eps=0.1, centroid="mean", fallback="no_diff_action",
-    clusters="features",
+    clusters="features", habits="paper",
 ):  # fmt: skip
     labels = local_clusters(rows, clusters, eps, centroid)
-    return joined(rows, step_term(rows, labels, "q_style", gamma, mode, fallback), w, mode)
+    return joined(rows, step_term(rows, labels, "q_style", gamma, mode, fallback, habits=habits), w, mode, habits)
 
 
 ESTIMATORS = {f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace)}

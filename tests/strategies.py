@@ -55,8 +55,11 @@ FEATURES = (
 
 
 @st.composite
-def step_tables(draw, max_tasks=3, max_group=4, max_steps=5):
-    """A non-empty list of row dicts in any order; trajectory numbers are unique over the table."""
+def step_tables(draw, max_tasks=3, max_group=4, max_steps=5, penalties=False):
+    """A non-empty list of row dicts in any order; trajectory numbers are unique over the table.
+
+    With `penalties`, some rows carry a penalty.
+    """
     tasks = draw(st.lists(st.integers(0, 9), min_size=1, max_size=max_tasks, unique=True))
     sizes = [draw(st.integers(1, max_group)) for _ in tasks]
     names = draw(st.permutations(range(sum(sizes))))
@@ -89,6 +92,9 @@ def step_tables(draw, max_tasks=3, max_group=4, max_steps=5):
                         "feature": draw(features),
                     }
                 )
+    if penalties:
+        for row in rows:
+            row["penalty"] = draw(st.sampled_from([0.0, 0.0, 0.125]))
     return draw(st.permutations(rows))
 
 
@@ -104,5 +110,6 @@ def to_batch(rows):
         observation=observation,
         action=label([row["action"] for row in rows])[0],
         features=np.array([row["feature"] for row in rows], np.float32).reshape(len(rows), -1),
+        penalty=[row["penalty"] for row in rows] if "penalty" in rows[0] else None,
         texts=texts,
     )

@@ -12,6 +12,7 @@ from bipace.core.advantages import advantages
 from strategies import EPS, EXACT_GAMMAS, step_tables, to_batch
 
 modes = st.sampled_from(["mean_norm", "mean_std_norm"])
+habits = st.sampled_from(["paper", "verl_agent"])
 joint = {"w": st.sampled_from([0.0, 0.5, 1.0, 3.0]), "gamma": st.sampled_from([0.0, 0.5, 0.95, 1.0]), "mode": modes}
 state_side = {"eps": st.sampled_from([0.0, EPS / 2, EPS, 0.5, 1.0]), "centroid": st.sampled_from(["mean", "leader"])}
 action_side = {
@@ -50,8 +51,8 @@ def test_every_recipe_has_an_oracle():
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_recipes(name, data):
-    rows = data.draw(step_tables())
-    options = data.draw(st.fixed_dictionaries(SWITCHES[name]))
+    rows = data.draw(step_tables(penalties=data.draw(st.booleans())))
+    options = data.draw(st.fixed_dictionaries({**SWITCHES[name], "habits": habits}))
     values = advantages(to_batch(rows), estimators.recipe(name, **options)).values
     np.testing.assert_allclose(values, oracles.ESTIMATORS[name](rows, **options), rtol=1e-9, atol=1e-9)
 
