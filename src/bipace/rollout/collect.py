@@ -95,7 +95,7 @@ class Collector:
         *,
         temperature: float,
         generator: Any,
-        progress: Callable[[int], None] = lambda episodes: None,
+        progress: Callable[[int], None] = lambda _episodes: None,
     ) -> list[Trajectory]:
         """Play `group_size` episodes of every task.
 

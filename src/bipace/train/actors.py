@@ -1,12 +1,14 @@
-"""Actors by name: those shipped inside the package, or any folder."""
+"""From the configuration to the things it names: actors (shipped, or any folder) and the collector."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from bipace.train.config import ConfigError
+from bipace.envs.base import Suite
+from bipace.rollout.collect import Collector
+from bipace.train.config import Config, ConfigError
 
-__all__ = ["SHIPPED", "actor_folder"]
+__all__ = ["SHIPPED", "actor_folder", "make_collector"]
 
 SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "actors"
 
@@ -30,3 +32,18 @@ def actor_folder(name: str) -> Path:
         return folder
     known = ", ".join(sorted(p.name for p in SHIPPED.iterdir())) if SHIPPED.is_dir() else "none"
     raise ConfigError(f"actor.folder: no folder {name!r} and no shipped actor of that name (shipped: {known})")
+
+
+def make_collector(config: Config, suite: Suite) -> Collector:
+    """The collector a configuration describes."""
+    return Collector(
+        suite=suite,
+        style=config.prompt.style,
+        tagged=config.prompt.tagged,
+        instructions=config.prompt.instructions,
+        history_length=config.prompt.history_length,
+        max_steps=config.env.max_steps or suite.max_steps,
+        max_new_tokens=config.prompt.max_new_tokens,
+        max_tokens=config.prompt.max_tokens,
+        wave=config.rollout.wave,
+    )

@@ -53,7 +53,7 @@ def save_checkpoint(
     }
     save_file(tensors, building / _OPTIMIZER)
     write_json(building / _STATE, state)
-    os.replace(building, final)
+    building.replace(final)
     _point(folder / "last", final)
     if best:
         _point(folder / "best", final)
@@ -83,14 +83,14 @@ def write_json(path: Path, content: Any) -> None:
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 def _point(link: Path, target: Path) -> None:
     temporary = link.with_name(f".{link.name}.tmp")
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(target.relative_to(link.parent), target_is_directory=True)
-    os.replace(temporary, link)
+    temporary.replace(link)
 
 
 def _prune(folder: Path) -> None:

@@ -22,7 +22,7 @@ from bipace.core.estimators import RECIPES, has_step_term, needs_features, recip
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]  (3.10 only)
 
 __all__ = ["Config", "ConfigError", "load_config", "write_config"]
 
@@ -40,51 +40,64 @@ class Section(BaseModel):
 class EnvConfig(Section):
     """Where the agent acts."""
 
-    suite: str = Field("textcraft", description="textcraft, module:attribute or path/to/file.py:attribute")
-    split: str = Field("train", description="split that training tasks are drawn from")
-    panel: str = Field("train-panel", description="fixed task list for validation; best checkpoint is chosen on it")
-    held_out: tuple[str, ...] = Field(("heldout-panel", "depth3-panel"), description="panels reported beside it")
-    max_steps: int | None = Field(None, ge=1, description="horizon in model calls; default: the suite's own")
-    success_reward: float = Field(10.0, gt=0, description="the environment's reward 1.0 counts as this much")
+    suite: str = Field(default="textcraft", description="textcraft, module:attribute or path/to/file.py:attribute")
+    split: str = Field(default="train", description="split that training tasks are drawn from")
+    panel: str = Field(
+        default="train-panel", description="fixed task list for validation; best checkpoint is chosen on it"
+    )
+    held_out: tuple[str, ...] = Field(
+        default=("heldout-panel", "depth3-panel"), description="panels reported beside it"
+    )
+    max_steps: int | None = Field(default=None, ge=1, description="horizon in model calls; default: the suite's own")
+    success_reward: float = Field(default=10.0, gt=0, description="the environment's reward 1.0 counts as this much")
 
 
 class ActorConfig(Section):
     """The policy: a folder with a Hugging Face causal language model."""
 
-    folder: str = Field("textcraft-small", description="a shipped actor (textcraft-small, textcraft-medium) or a folder")
-    device: str = Field("cpu", description="cpu or cuda")
-    autocast: bool = Field(False, description="run the update's forward in bfloat16 autocast")
-    threads: int | None = Field(None, ge=1, description="CPU threads of the model; default: all cores")
+    folder: str = Field(
+        default="textcraft-small", description="a shipped actor (textcraft-small, textcraft-medium) or a folder"
+    )
+    device: str = Field(default="cpu", description="cpu or cuda")
+    autocast: bool = Field(default=False, description="run the update's forward in bfloat16 autocast")
+    threads: int | None = Field(default=None, ge=1, description="CPU threads of the model; default: all cores")
 
 
 class PromptConfig(Section):
     """What the policy reads and how it answers."""
 
-    style: Literal["transcript", "window"] = Field("transcript", description="one growing chat, or one message a step")
-    tagged: bool = Field(False, description="answers use <think> and <action> tags")
-    instructions: bool = Field(False, description="put the suite's rules at the head of the prompt")
-    history_length: int = Field(2, ge=0, description="past (observation, action) pairs in window style")
-    max_new_tokens: int = Field(32, ge=1, description="response limit in tokens")
-    max_tokens: int = Field(1024, ge=16, description="context limit in tokens, prompt and responses together")
+    style: Literal["transcript", "window"] = Field(
+        default="transcript", description="one growing chat, or one message a step"
+    )
+    tagged: bool = Field(default=False, description="answers use <think> and <action> tags")
+    instructions: bool = Field(default=False, description="put the suite's rules at the head of the prompt")
+    history_length: int = Field(default=2, ge=0, description="past (observation, action) pairs in window style")
+    max_new_tokens: int = Field(default=32, ge=1, description="response limit in tokens")
+    max_tokens: int = Field(default=1024, ge=16, description="context limit in tokens, prompt and responses together")
 
 
 class RolloutConfig(Section):
     """How many episodes an iteration plays."""
 
-    tasks: int = Field(16, ge=1, description="prompt groups per iteration")
-    group_size: int = Field(8, ge=1, description="trajectories per prompt group (G)")
-    temperature: float = Field(1.0, ge=0, description="sampling temperature in training")
-    wave: int = Field(256, ge=1, description="episodes decoded side by side; bounds memory")
+    tasks: int = Field(default=16, ge=1, description="prompt groups per iteration")
+    group_size: int = Field(default=8, ge=1, description="trajectories per prompt group (G)")
+    temperature: float = Field(default=1.0, gt=0, description="sampling temperature in training")
+    wave: int = Field(default=256, ge=1, description="episodes decoded side by side; bounds memory")
 
 
 class FeatureConfig(Section):
     """The state features of the feature recipes: a hidden state at the last prompt token."""
 
-    layer: int | float = Field(0.75, description="index into hidden_states (negative allowed) or fraction of the depth")
-    source: Literal["shared", "separate"] = Field(
-        "shared", description="shared: the forward that computes old log-probabilities; separate: one more forward"
+    layer: int | float = Field(
+        default=0.75, description="index into hidden_states (negative allowed) or fraction of the depth"
     )
-    action_key: str = Field("action_tag", description="when two actions count as equal: " + ", ".join(ACTION_KEYS))
+    source: Literal["shared", "separate"] = Field(
+        default="shared",
+        description="shared: the forward that computes old log-probabilities; separate: one more forward",
+    )
+    action_key: str = Field(
+        default="action_tag", description="when two actions count as equal: " + ", ".join(ACTION_KEYS)
+    )
 
     @field_validator("action_key")
     @classmethod
@@ -97,43 +110,49 @@ class FeatureConfig(Section):
 class UpdateConfig(Section):
     """The policy gradient step (PPO; the values are verl-agent's except the learning rate, see docs/design.md)."""
 
-    lr: float = Field(1e-3, gt=0, description="AdamW learning rate")
-    weight_decay: float = Field(0.01, ge=0)
-    epochs: int = Field(1, ge=1, description="passes over an iteration's rollouts")
-    minibatches: int = Field(1, ge=1, description="optimizer steps per pass")
-    micro_tokens: int = Field(16384, ge=1, description="padded tokens per forward; smaller uses less memory, same result")
-    clip: float = Field(0.2, gt=0, description="PPO clip range")
-    dual_clip: float = Field(3.0, gt=1, description="bound on the ratio where the advantage is negative")
-    kl_loss_coef: float = Field(0.0, ge=0, description="k3 KL to the starting policy; verl-agent: 0.01")
-    entropy_coef: float = Field(0.0, ge=0)
-    grad_clip: float = Field(1.0, gt=0, description="gradient norm limit")
-    invalid_action_penalty: float = Field(0.1, ge=0, description="off the advantage of a response without valid form")
-    max_skipped: int = Field(3, ge=0, description="non-finite updates skipped before the run stops")
+    lr: float = Field(default=1e-3, gt=0, description="AdamW learning rate")
+    weight_decay: float = Field(default=0.01, ge=0)
+    epochs: int = Field(default=1, ge=1, description="passes over an iteration's rollouts")
+    minibatches: int = Field(default=1, ge=1, description="optimizer steps per pass")
+    micro_tokens: int = Field(
+        default=16384, ge=1, description="padded tokens per forward; smaller uses less memory, same result"
+    )
+    clip: float = Field(default=0.2, gt=0, description="PPO clip range")
+    dual_clip: float = Field(default=3.0, gt=1, description="bound on the ratio where the advantage is negative")
+    kl_loss_coef: float = Field(default=0.0, ge=0, description="k3 KL to the starting policy; verl-agent: 0.01")
+    entropy_coef: float = Field(default=0.0, ge=0)
+    grad_clip: float = Field(default=1.0, gt=0, description="gradient norm limit")
+    invalid_action_penalty: float = Field(
+        default=0.1, ge=0, description="off the advantage of a response without valid form"
+    )
+    max_skipped: int = Field(default=3, ge=0, description="non-finite updates skipped before the run stops")
 
 
 class RunConfig(Section):
     """How long, how often, where."""
 
-    iterations: int = Field(60, ge=1)
-    seed: int = Field(0, ge=0, description="one seed: tasks, sampling and shuffling follow from it")
-    validate_every: int = Field(10, ge=1, description="iterations between validations on env.panel")
-    validation_temperature: float = Field(0.4, ge=0)
-    save_every: int = Field(10, ge=1, description="iterations between checkpoints")
-    save_rollouts: bool = Field(False, description="write every trajectory to rollouts.jsonl")
+    iterations: int = Field(default=60, ge=1)
+    seed: int = Field(default=0, ge=0, description="one seed: tasks, sampling and shuffling follow from it")
+    validate_every: int = Field(default=10, ge=1, description="iterations between validations on env.panel")
+    validation_temperature: float = Field(default=0.4, ge=0)
+    save_every: int = Field(default=10, ge=1, description="iterations between checkpoints")
+    save_rollouts: bool = Field(default=False, description="write every trajectory to rollouts.jsonl")
 
 
 class Config(Section):
     """A whole run."""
 
-    estimator: str = Field("bipace", description=f"{', '.join(RECIPES)}, module:function or path/to/file.py:function")
+    estimator: str = Field(
+        default="bipace", description=f"{', '.join(RECIPES)}, module:function or path/to/file.py:function"
+    )
     credit: dict[str, Any] = Field(default_factory=dict, description="options of the estimator, e.g. credit.eps=0.05")
-    env: EnvConfig = EnvConfig()
-    actor: ActorConfig = ActorConfig()
-    prompt: PromptConfig = PromptConfig()
-    rollout: RolloutConfig = RolloutConfig()
-    features: FeatureConfig = FeatureConfig()
-    update: UpdateConfig = UpdateConfig()
-    run: RunConfig = RunConfig()
+    env: EnvConfig = Field(default_factory=EnvConfig)
+    actor: ActorConfig = Field(default_factory=ActorConfig)
+    prompt: PromptConfig = Field(default_factory=PromptConfig)
+    rollout: RolloutConfig = Field(default_factory=RolloutConfig)
+    features: FeatureConfig = Field(default_factory=FeatureConfig)
+    update: UpdateConfig = Field(default_factory=UpdateConfig)
+    run: RunConfig = Field(default_factory=RunConfig)
 
     def recipe(self) -> Recipe:
         """The estimator with its options."""
@@ -215,7 +234,7 @@ def _value(text: str) -> Any:
 def _refuse_unknown(tree: Mapping[str, Any], model: type[BaseModel], prefix: str = "") -> None:
     for key, value in tree.items():
         if key not in model.model_fields:
-            known = [prefix + name for name in _keys(model)] if not prefix else [prefix + n for n in model.model_fields]
+            known = [prefix + name for name in (model.model_fields if prefix else _keys(model))]
             near = difflib.get_close_matches(prefix + key, known, n=1, cutoff=0.4)
             hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
             raise ConfigError(f"{prefix}{key}: unknown key{hint}")
@@ -231,3 +250,18 @@ def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             names += _keys(field.annotation, f"{prefix}{name}.")
     return names
+
+
+def describe_config(config: Config) -> list[tuple[str, str, str]]:
+    """Every key with its value and meaning, in order."""
+    rows: list[tuple[str, str, str]] = []
+    for name, field in Config.model_fields.items():
+        value = getattr(config, name)
+        if isinstance(value, BaseModel):
+            rows += [
+                (f"{name}.{key}", str(getattr(value, key)), inner.description or "")
+                for key, inner in type(value).model_fields.items()
+            ]
+        else:
+            rows.append((name, str(value), field.description or ""))
+    return rows

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jinja2
 import numpy as np
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -18,7 +19,7 @@ from bipace.envs.base import Suite
 from bipace.policies.hf import Actor, buckets, score
 from bipace.rollout.prompts import Chat
 from bipace.rollout.records import TokenSequence
-from bipace.train.tokenizer import CHATML, train_tokenizer
+from bipace.train.tokenizer import CHATML, END, PAD, train_tokenizer
 
 __all__ = ["SIZES", "ActorSize", "Demonstration", "demonstrate", "encode", "imitate", "new_actor"]
 
@@ -81,8 +82,6 @@ def encode(chat: Chat, tokenizer: Any, demonstration: Demonstration, end_token: 
 
 def new_actor(size: ActorSize, demonstrations: Sequence[Demonstration], seed: int, context: int = 4096) -> Actor:
     """A randomly initialised Qwen2 actor with a tokenizer trained on the demonstrations."""
-    import jinja2
-
     template = jinja2.Template(CHATML)
     texts = (template.render(messages=d.messages(), add_generation_prompt=True) for d in demonstrations)
     tokenizer = train_tokenizer(texts, size.vocabulary)
@@ -98,8 +97,8 @@ def new_actor(size: ActorSize, demonstrations: Sequence[Demonstration], seed: in
             max_position_embeddings=context,
             tie_word_embeddings=True,
             bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.convert_tokens_to_ids(END),
+            pad_token_id=tokenizer.convert_tokens_to_ids(PAD),
         )
     )
     return Actor(model, tokenizer)
@@ -114,7 +113,7 @@ def imitate(
     micro_tokens: int,
     evaluate: Callable[[int], bool],
     evaluate_every: int,
-    progress: Callable[[int, float], None] = lambda step, loss: None,
+    progress: Callable[[int, float], None] = lambda _step, _loss: None,
 ) -> int:
     """Maximise the likelihood of the demonstrated responses until `evaluate` says it is enough.
 
@@ -144,7 +143,7 @@ def imitate(
         total = 0.0
         for chosen in buckets([len(s.tokens) for s in batch], micro_tokens):
             part = [batch[i] for i in chosen]
-            found = score(actor, [s.tokens for s in part], [list(s.spans) for s in part], layer=None)
+            found = score(actor, [s.tokens for s in part], [s.spans for s in part], layer=None)
             loss = -found.logprobs.sum() / tokens
             loss.backward()
             total += float(loss.detach())

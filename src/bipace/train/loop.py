@@ -25,13 +25,12 @@ from bipace.core.diagnostics import credit_diagnostics
 from bipace.envs.base import Suite
 from bipace.envs.registry import get_suite
 from bipace.policies.hf import Actor
-from bipace.rollout.collect import Collector
+from bipace.rollout.panel import PanelResult, evaluate, panel_tasks
 from bipace.rollout.records import Trajectory, events
 from bipace.rollout.table import to_rows
-from bipace.train.actors import actor_folder
+from bipace.train.actors import actor_folder, make_collector
 from bipace.train.checkpoint import load_optimizer, read_state, save_checkpoint, write_json
 from bipace.train.config import Config, ConfigError, write_config
-from bipace.train.evaluate import PanelResult, evaluate, panel_tasks
 from bipace.train.update import score_sequences, token_values, update_policy
 
 __all__ = ["NonFiniteError", "Run", "train"]
@@ -51,14 +50,12 @@ class Run:
     Attributes:
         config: the resolved configuration.
         folder: where everything is written.
-        log: called with (iteration, metrics) after every iteration.
         iteration: iterations completed.
         best: best validation success so far, -1 before the first.
     """
 
     config: Config
     folder: Path
-    log: Callable[[int, dict[str, float]], None] = lambda iteration, metrics: None
     iteration: int = 0
     best: float = -1.0
     validations: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -78,22 +75,14 @@ class Run:
             panel_tasks(self.suite, panel)
         self.actor = Actor.load(actor_folder(config.actor.folder), device=config.actor.device)
         self.layer = self.actor.layer_index(config.features.layer) if config.needs_features else None
-        self.collector = Collector(
-            suite=self.suite,
-            style=config.prompt.style,
-            tagged=config.prompt.tagged,
-            instructions=config.prompt.instructions,
-            history_length=config.prompt.history_length,
-            max_steps=config.env.max_steps or self.suite.max_steps,
-            max_new_tokens=config.prompt.max_new_tokens,
-            max_tokens=config.prompt.max_tokens,
-            wave=config.rollout.wave,
-        )
+        self.collector = make_collector(config, self.suite)
         self.optimizer = torch.optim.AdamW(
             self.actor.model.parameters(), lr=config.update.lr, weight_decay=config.update.weight_decay, fused=True
         )
         needs_reference = config.update.kl_loss_coef > 0
-        self.reference = Actor.load(actor_folder(config.actor.folder), device=config.actor.device) if needs_reference else None
+        self.reference = (
+            Actor.load(actor_folder(config.actor.folder), device=config.actor.device) if needs_reference else None
+        )
         self.skipped = 0
 
     def resume(self) -> None:
@@ -118,14 +107,15 @@ class Run:
             trajectories = self._collect()
         kept = [t for t in trajectories if t.steps and not t.error]
         sequences = [s for t in kept for s in t.sequences]
+        temperature = config.rollout.temperature
+        scoring = {"micro_tokens": config.update.micro_tokens, "temperature": temperature}
         shared = self.layer if config.features.source == "shared" else None
         with clock("old_logprob"):
-            scored = score_sequences(self.actor, sequences, layer=shared, micro_tokens=config.update.micro_tokens)
+            scored = score_sequences(self.actor, sequences, layer=shared, **scoring)
         features = scored.features
         if config.features.source == "separate" and self.layer is not None:
             with clock("features"):
-                micro = config.update.micro_tokens
-                features = score_sequences(self.actor, sequences, layer=self.layer, micro_tokens=micro).features
+                features = score_sequences(self.actor, sequences, layer=self.layer, **scoring).features
         with clock("credit"):
             rows = to_rows(
                 kept,
@@ -139,8 +129,7 @@ class Run:
         reference = None
         if self.reference is not None:
             with clock("reference"):
-                micro = config.update.micro_tokens
-                reference = score_sequences(self.reference, sequences, layer=None, micro_tokens=micro).logprobs
+                reference = score_sequences(self.reference, sequences, layer=None, **scoring).logprobs
         with clock("update"):
             updated = update_policy(
                 self.actor,
@@ -151,6 +140,7 @@ class Run:
                 config.update,
                 shuffle=self._numpy(_SHUFFLE),
                 reference=reference,
+                temperature=temperature,
                 autocast=config.actor.autocast,
             )
         self._guard(updated)
@@ -172,7 +162,7 @@ class Run:
             self.collector,
             panel_tasks(self.suite, panel),
             temperature=self.config.run.validation_temperature,
-            seed=self.config.run.seed,
+            generator=self._generator(self.config.run.seed),
         )
         self.validations.setdefault(panel, {})[str(self.iteration)] = result.summary()
         return result
@@ -193,8 +183,7 @@ class Run:
 
     def _collect(self) -> list[Trajectory]:
         chosen = self._numpy(_TASKS).choice(len(self.tasks), self.config.rollout.tasks, replace=False)
-        generator = torch.Generator(device=self.actor.device)
-        generator.manual_seed(int(self._numpy(_SAMPLING).integers(2**63)))
+        generator = self._generator(int(self._numpy(_SAMPLING).integers(2**63)))
         return self.collector.collect(
             self.actor,
             [self.tasks[i] for i in chosen],
@@ -202,6 +191,9 @@ class Run:
             temperature=self.config.rollout.temperature,
             generator=generator,
         )
+
+    def _generator(self, seed: int) -> torch.Generator:
+        return torch.Generator(device=self.actor.device).manual_seed(seed)
 
     def _numpy(self, stream: int) -> np.random.Generator:
         return np.random.default_rng((self.config.run.seed, self.iteration, stream))
@@ -220,7 +212,9 @@ class Run:
             file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
-def train(config: Config, folder: Path, *, resume: bool = False, on_iteration: Callable[[Run, dict[str, float]], None]) -> Run:
+def train(
+    config: Config, folder: Path, *, resume: bool = False, on_iteration: Callable[[Run, dict[str, float]], None]
+) -> Run:
     """Train to `run.iterations`, validating and saving on the way.
 
     The first Ctrl-C finishes the iteration, saves, and returns; the second stops at once (the last complete checkpoint
@@ -274,7 +268,9 @@ def _prepare(config: Config, folder: Path, resume: bool) -> None:
     saved = folder / "config.json"
     if not resume:
         if folder.exists() and any(folder.iterdir()):
-            raise ConfigError(f"{folder}: already holds a run; continue it with --resume, or name another folder with --out")
+            raise ConfigError(
+                f"{folder}: already holds a run; continue it with --resume, or name another folder with --out"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         write_config(config, folder / "config.toml")
         write_json(saved, config.model_dump(mode="json"))
@@ -288,7 +284,11 @@ def _prepare(config: Config, folder: Path, resume: bool) -> None:
 
 def _differences(old: Any, new: Any, prefix: str = "") -> set[str]:
     if isinstance(old, dict) and isinstance(new, dict):
-        return {d for k in old.keys() | new.keys() for d in _differences(old.get(k), new.get(k), f"{prefix}.{k}" if prefix else k)}
+        return {
+            d
+            for k in old.keys() | new.keys()
+            for d in _differences(old.get(k), new.get(k), f"{prefix}.{k}" if prefix else k)
+        }
     return set() if old == new else {prefix}
 
 
@@ -348,7 +348,7 @@ def _finish_iteration_first() -> Iterator[list[int]]:
     """The first SIGINT is noted, the second interrupts. Yields a list that is empty until the first."""
     noted: list[int] = []
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, _frame: FrameType | None) -> None:
         if noted:
             raise KeyboardInterrupt
         noted.append(number)

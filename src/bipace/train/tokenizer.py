@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-__all__ = ["CHATML", "train_tokenizer"]
+__all__ = ["CHATML", "END", "PAD", "train_tokenizer"]
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 CHATML = (

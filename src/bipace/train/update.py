@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from bipace.core.steps import Floats
-from bipace.policies.hf import Actor, buckets, score
+from bipace.policies.hf import Actor, Scores, buckets, score
 from bipace.rollout.records import TokenSequence
 from bipace.train.config import UpdateConfig
 from bipace.train.losses import k3, policy_loss
@@ -37,7 +35,7 @@ class Scored:
 
 
 def score_sequences(
-    actor: Actor, sequences: Sequence[TokenSequence], *, layer: int | None, micro_tokens: int
+    actor: Actor, sequences: Sequence[TokenSequence], *, layer: int | None, micro_tokens: int, temperature: float = 1.0
 ) -> Scored:
     """Log-probabilities of every response token, and the hidden state at each step's last prompt token, in one forward.
 
@@ -46,12 +44,13 @@ def score_sequences(
         sequences: what was sampled.
         layer: index into hidden_states, or None for no features.
         micro_tokens: padded tokens per forward.
+        temperature: the rollouts' own, so that probabilities are those the tokens were sampled with.
     """
     logprobs: list[torch.Tensor] = [torch.empty(0)] * len(sequences)
     features: list[torch.Tensor] = [torch.empty(0)] * len(sequences)
     with torch.no_grad():
         for chosen in buckets([len(s.tokens) for s in sequences], micro_tokens):
-            scores = _score(actor, [sequences[i] for i in chosen], layer)
+            scores = _score(actor, [sequences[i] for i in chosen], layer, temperature)
             tokens = [_response_length(sequences[i]) for i in chosen]
             spans = [len(sequences[i].spans) for i in chosen]
             for k, part in zip(chosen, scores.logprobs.split(tokens), strict=True):
@@ -86,14 +85,6 @@ def token_values(sequences: Sequence[TokenSequence], step_values: Floats) -> lis
     return out
 
 
-class Reference(Protocol):
-    """Log-probabilities of the reference policy, per sequence."""
-
-    def __call__(self, sequences: Sequence[TokenSequence]) -> list[torch.Tensor]:
-        """One tensor [n_i] per sequence."""
-        ...
-
-
 def update_policy(
     actor: Actor,
     optimizer: torch.optim.Optimizer,
@@ -104,6 +95,7 @@ def update_policy(
     *,
     shuffle: np.random.Generator,
     reference: Sequence[torch.Tensor] | None = None,
+    temperature: float = 1.0,
     autocast: bool = False,
 ) -> dict[str, float]:
     """PPO over one iteration's rollouts.
@@ -121,6 +113,7 @@ def update_policy(
         config: clips, coefficients, passes.
         shuffle: decides the mini-batches.
         reference: log-probabilities of the reference policy, needed when kl_loss_coef > 0.
+        temperature: the rollouts' own.
         autocast: bfloat16 autocast of the forward.
 
     Returns:
@@ -138,7 +131,9 @@ def update_policy(
             active = [i for i in batch if everyone or bool((advantages[i] != 0).any())]
             for positions in buckets([len(sequences[i].tokens) for i in active], config.micro_tokens):
                 chosen = [active[p] for p in positions]
-                loss = _loss(actor, sequences, old, advantages, reference, chosen, config, autocast, totals)
+                loss = _loss(
+                    actor, sequences, old, advantages, reference, chosen, config, temperature, autocast, totals
+                )
                 (loss / tokens).backward()
             totals.tokens += tokens
             norm = float(torch.nn.utils.clip_grad_norm_(parameters, config.grad_clip)) if active else 0.0
@@ -184,6 +179,7 @@ def _loss(
     reference: Sequence[torch.Tensor] | None,
     chosen: Sequence[int],
     config: UpdateConfig,
+    temperature: float,
     autocast: bool,
     totals: _Totals,
 ) -> torch.Tensor:
@@ -193,7 +189,7 @@ def _loss(
         return torch.cat([values[i] for i in chosen]).to(actor.device)
 
     with torch.autocast(actor.device.type, torch.bfloat16, enabled=autocast):
-        scores = _score(actor, [sequences[i] for i in chosen], None, entropy=config.entropy_coef > 0)
+        scores = _score(actor, [sequences[i] for i in chosen], None, temperature, config.entropy_coef > 0)
     loss, clipped = policy_loss(scores.logprobs.float(), flat(old), flat(advantages), config.clip, config.dual_clip)
     total = loss.sum()
     if config.kl_loss_coef > 0 and reference is not None:
@@ -209,9 +205,16 @@ def _loss(
     return total
 
 
-def _score(actor: Actor, sequences: Sequence[TokenSequence], layer: int | None, entropy: bool = False):
+def _score(
+    actor: Actor, sequences: Sequence[TokenSequence], layer: int | None, temperature: float, entropy: bool = False
+) -> Scores:
     return score(
-        actor, [s.tokens for s in sequences], [list(s.spans) for s in sequences], layer=layer, with_entropy=entropy
+        actor,
+        [s.tokens for s in sequences],
+        [s.spans for s in sequences],
+        layer=layer,
+        temperature=temperature,
+        with_entropy=entropy,
     )
 
 

@@ -6,17 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+from scipy.stats import binomtest
 
 from bipace.core.labels import label
 from bipace.envs.base import Suite
-from bipace.policies.hf import Actor
-from bipace.rollout.collect import Collector
+from bipace.rollout.collect import Collector, Decoder
 from bipace.rollout.records import Trajectory, events
-from bipace.train.config import ConfigError
-from bipace.train.stats import success_interval
 
-__all__ = ["PanelResult", "evaluate", "panel_tasks"]
+__all__ = ["PanelResult", "evaluate", "panel_tasks", "success_interval"]
 
 
 @dataclass(frozen=True)
@@ -55,17 +52,15 @@ class PanelResult:
 
 
 def evaluate(
-    actor: Actor,
+    actor: Decoder,
     collector: Collector,
     tasks: Sequence[str],
     *,
     temperature: float,
-    seed: int,
-    progress: Callable[[int], None] = lambda episodes: None,
+    generator: Any,
+    progress: Callable[[int], None] = lambda _episodes: None,
 ) -> PanelResult:
-    """Play each task once. The same actor, tasks and seed give the same result."""
-    generator = torch.Generator(device=actor.device)
-    generator.manual_seed(seed)
+    """Play each task once. The same actor, tasks and random stream give the same result."""
     found = collector.collect(actor, tasks, 1, temperature=temperature, generator=generator, progress=progress)
     return PanelResult(collector.suite, found)
 
@@ -74,8 +69,16 @@ def panel_tasks(suite: Suite, panel: str) -> Sequence[str]:
     """The tasks of a split or panel.
 
     Raises:
-        ConfigError: the suite has none of that name.
+        ValueError: the suite has none of that name; the message lists those it has.
     """
     if panel not in suite.splits:
-        raise ConfigError(f"env: {suite.name} has no split or panel {panel!r}; it has {', '.join(suite.splits)}")
+        raise ValueError(f"env: {suite.name} has no split or panel {panel!r}; it has {', '.join(suite.splits)}")
     return suite.splits[panel]
+
+
+def success_interval(successes: int, n: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a success rate; n = 0 gives (0, 1): nothing is known."""
+    if n == 0:
+        return 0.0, 1.0
+    interval = binomtest(successes, n).proportion_ci(0.95, method="wilson")
+    return float(interval.low), float(interval.high)
