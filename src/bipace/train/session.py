@@ -192,7 +192,7 @@ def make_actor(
             lr=3e-3,
             micro_tokens=config.update.micro_tokens,
             evaluate=panel_success,
-            evaluate_every=50,
+            evaluate_every=100,
             progress=lambda step, loss: progress.update(bar, completed=step, note=f"loss {loss:.3f}"),
         )
     actor.save(out)
