@@ -1,8 +1,8 @@
 """A small chat tokenizer, trained on the texts of one environment: Qwen2's byte-level BPE with the ChatML template.
 
 Byte level means that any text has tokens; the merges make an item's words one token each, which is what lets a model of
-a tenth of a million parameters copy them. It is the very class that loaders choose for a Qwen2 model, since they look at
-the model's type and rebuild the splitting rules from that class.
+a tenth of a million parameters copy them. It is the very class that loaders choose for a Qwen2 model: they look at the
+model's type and rebuild the splitting rules from that class.
 """
 
 from __future__ import annotations
