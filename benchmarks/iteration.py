@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python benchmarks/iteration.py
 
-Floors: decoding, scoring and updating every token once at 2, 2 and 6 FLOPs per parameter and token. The features ride in
-the scoring forward; their cost is measured as the difference between scoring with and without them, in turns. Writes
-benchmarks/results/iteration.json.
+Floor: decoding, scoring and updating every token once, at 2, 2 and 6 FLOPs per parameter and token. The features ride
+in the scoring forward; their cost is measured as the difference between scoring with and without them, in turns.
+Writes benchmarks/results/iteration.json.
 """
 
 from __future__ import annotations
