@@ -99,8 +99,8 @@ class WebShopSuite:
         match = re.fullmatch(rf"{re.escape(self.label)}/(0|[1-9][0-9]{{0,8}})", task)
         if match is None or int(match[1]) >= len(self.goals):
             raise UnknownTask(
-                f"WebShop ({self.label}) has no task {task!r}: a task id is '{self.label}/<0 to {len(self.goals) - 1}>', "
-                f"e.g. '{self.label}/0'"
+                f"WebShop ({self.label}) has no task {task!r}: a task id is '{self.label}/' and a number from 0 to "
+                f"{len(self.goals) - 1}, e.g. '{self.label}/0'"
             )
         return self.goals[int(match[1])]
 

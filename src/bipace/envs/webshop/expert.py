@@ -19,14 +19,15 @@ from bipace.envs.webshop.shop import Shop
 __all__ = ["best_options", "plan", "query_words"]
 
 _PRICE = re.compile(r",? (?:and )?price (?:lower|less) than [\d.]+ dollars\s*$")
-_POLITE = frozenset(
-    "i am is are looking for need want would like to buy find me show a an the that and in with some of please im get".split()
-)
+_POLITE_TEXT = """
+i am im is are looking for need want would like to buy get find me show please a an the some of that and in with
+"""
+_POLITE = frozenset(_POLITE_TEXT.split())
 
 
 def query_words(instruction: str) -> str:
     """The words of an instruction worth searching for, in its order: no price, no polite phrases, no punctuation."""
-    words = re.findall(r"[\w'’.&-]*\w", _PRICE.sub("", instruction.lower()))
+    words = re.findall(r"[\w'\u2019.&-]*\w", _PRICE.sub("", instruction.lower()))
     return " ".join(word for word in words if word not in _POLITE)
 
 

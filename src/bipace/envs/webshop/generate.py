@@ -8,7 +8,6 @@ name that leads to them says "gen".
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import tempfile
@@ -16,15 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bipace.envs.webshop.vocabulary import (
-    AUDIENCES,
-    BRANDS,
-    CATEGORY_ATTRIBUTES,
-    FILLERS,
-    OPTION_VALUES,
-    TYPES,
-    ProductType,
-)
+from bipace.envs.webshop.vocabulary import ProductType, vocabulary
 
 __all__ = ["MAX_PRODUCTS", "VERSION", "generate_files", "generated_records"]
 
@@ -64,7 +55,7 @@ def generate_files(folder: Path, products: int = 1000, seed: int = 0) -> None:
     try:
         _write(draft, products, seed)
         try:
-            os.replace(draft, folder)
+            draft.replace(folder)
         except OSError:
             if not folder.is_dir():  # another process may have finished first; its files are the same
                 raise
@@ -101,7 +92,7 @@ def generated_records(
     """The records of each product for the three files: the item, its attributes, its human instructions."""
     for index in range(products):
         rng = random.Random(f"bipace-webshop|{VERSION}|{seed}|{index}")
-        kind = rng.choice(TYPES)
+        kind = rng.choice(vocabulary().types)
         attributes = _attributes(rng, kind)
         options = _options(rng, kind)
         asin = _asin(index, seed)
@@ -137,7 +128,7 @@ def _asin(index: int, seed: int) -> str:
 
 def _attributes(rng: random.Random, kind: ProductType) -> list[str]:
     own = rng.sample(kind.attributes, rng.randint(1, len(kind.attributes)))
-    shared = rng.sample(CATEGORY_ATTRIBUTES[kind.category], rng.randint(2, 4))
+    shared = rng.sample(vocabulary().category_attributes[kind.category], rng.randint(2, 4))
     chosen = own + shared
     rng.shuffle(chosen)
     return chosen
@@ -147,7 +138,7 @@ def _options(rng: random.Random, kind: ProductType) -> dict[str, list[str]]:
     names = kind.options if rng.random() < 0.75 else kind.options[: rng.randint(0, 1)]
     chosen = {}
     for name in names:
-        values = OPTION_VALUES[name]
+        values = vocabulary().option_values[name]
         kept = set(rng.sample(range(len(values)), rng.randint(2, min(7, len(values)))))
         chosen[name] = [value for place, value in enumerate(values) if place in kept]
     return chosen
@@ -157,10 +148,11 @@ def _title(
     rng: random.Random, kind: ProductType, noun: str, attributes: list[str], options: dict[str, list[str]]
 ) -> str:
     """A title as sellers write them: brand first, claims and attributes in any order, inconsistent case and commas."""
-    brand = rng.choice(BRANDS)
+    words = vocabulary()
+    brand = rng.choice(words.brands)
     claims = [attribute.title() if rng.random() < 0.7 else attribute for attribute in rng.sample(attributes, 2)]
-    head = [brand, *([rng.choice(FILLERS)] if rng.random() < 0.4 else []), claims[0], noun]
-    tail = [claims[1], *([rng.choice(AUDIENCES)] if rng.random() < 0.6 else [])]
+    head = [brand, *([rng.choice(words.fillers)] if rng.random() < 0.4 else []), claims[0], noun]
+    tail = [claims[1], *([rng.choice(words.audiences)] if rng.random() < 0.6 else [])]
     if rng.random() < 0.35:
         tail.append(f"{kind.query} with {rng.choice(attributes)}")
     if options and rng.random() < 0.3:
@@ -177,7 +169,7 @@ def _description(rng: random.Random, noun: str, attributes: list[str]) -> str:
     return rng.choice(
         (
             f"This {noun.lower()} is {known[0]} and {known[1]}. If anything is wrong, write to us and we will help.",
-            f"Product details: {noun}. Feature: {known[0]}; {known[1]}. Please allow a small error by manual measuring.",
+            f"Product details: {noun}. Feature: {known[0]}; {known[1]}. Please allow a small error in measuring.",
             f"We made our {noun.lower()} for people who ask for more: {known[0]}, {known[1]} & made to last.",
         )
     )
@@ -199,7 +191,7 @@ def _bullets(rng: random.Random, noun: str, attributes: list[str]) -> list[str]:
 
 
 def _pricing(rng: random.Random, kind: ProductType) -> str:
-    low = round(rng.uniform(kind.low, kind.high), 2)
+    low = round(rng.uniform(*kind.prices), 2)
     if rng.random() < 0.04:
         return ""
     if rng.random() < 0.25:
@@ -213,10 +205,7 @@ def _instruction(
     wanted = rng.sample(attributes, rng.randint(1, min(3, len(attributes))))
     chosen = {name: rng.choice(values) for name, values in options.items() if rng.random() < 0.8}
     spoken = noun.lower()
-    if rng.random() < 0.5:
-        thing = f"{', '.join(wanted)} {spoken}"
-    else:
-        thing = f"{spoken} that is {' and '.join(wanted)}"
+    thing = f"{', '.join(wanted)} {spoken}" if rng.random() < 0.5 else f"{spoken} that is {' and '.join(wanted)}"
     details = [f"in {value}" if name == "color" else f"{name} {value}" for name, value in chosen.items()]
     if details:
         thing += rng.choice((", ", ", and ", " ")) + ", ".join(details)

@@ -25,18 +25,19 @@ __all__ = ["Score", "TypeMatch", "matched_attributes", "matched_options", "norma
 __all__ += ["score_purchase"]
 
 SIMILAR_ABOVE = 85  # of 100
-_NOT_ASCII = {code: None for code in range(128, 256)}
+_NOT_ASCII = dict.fromkeys(range(128, 256))
 
 # The public code's colour words, in its order: the first one found inside an option value replaces the value.
-COLORS = tuple(
-    """alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo
-    caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream crystal
-    dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey heather indigo ivory
-    ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha multicolor
-    mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal rust sand
-    sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise violet walnut
-    wheat white wine yellow""".split()
-)
+_COLOR_WORDS = """
+alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo
+caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream crystal
+dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey heather indigo ivory
+ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha multicolor
+mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal rust sand
+sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise violet walnut
+wheat white wine yellow
+"""
+COLORS = tuple(_COLOR_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +122,11 @@ def type_match(product: Product, goal: Goal, nouns: NounFinder) -> TypeMatch:
 
 
 def _levels(path: str) -> set[str]:
-    return {level.strip() for level in path.split("›")}
+    return {level.strip() for level in path.split("\u203a")}
 
 
 def matched_attributes(product: Product, wanted: Sequence[str]) -> int:
-    """How many wanted attributes the product has: one similar to it, or the phrase inside its title, features or text."""
+    """How many wanted attributes the product has: similar to one of its own, or inside its title, features or text."""
     texts = (product.title.lower(), " ".join(product.bullets).lower(), product.description.lower())
     return sum(
         any(similar(known, phrase) for known in product.attributes) or any(phrase in text for text in texts)
@@ -151,7 +152,7 @@ def normalise_color(value: str) -> str:
 
 
 def similar(one: str, other: str) -> bool:
-    """thefuzz's `token_set_ratio(one, other) > 85`.
+    """Whether thefuzz's `token_set_ratio(one, other)` is above 85.
 
     That is rapidfuzz's ratio after thefuzz's preprocessing (the characters 128-255 dropped, then lower case, anything
     but letters and digits as blanks) and its rounding to a whole number: 85.5 counts, 85.4 does not. Two texts of

@@ -8,15 +8,15 @@ public WebShop (k1 = 0.9, b = 0.4, English stop words, Porter stemming), which t
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 try:
     import bm25s
@@ -32,12 +32,13 @@ __all__ = ["SearchIndex", "open_index", "terms"]
 K1, B = 0.9, 0.4
 MAX_TERMS = 64  # of one query; longer ones are cut, so that no query can take long
 _FORMAT = 1  # of the cached index: another number never reads this one's files
-_TERM = re.compile(r"[a-z0-9]+(?:[.'’][a-z0-9]+)*")
-_POSSESSIVE = re.compile(r"['’]s?$")
-_STOP_WORDS = frozenset(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
-    "to was will with".split()
-)
+_TERM = re.compile(r"[a-z0-9]+(?:[.'\u2019][a-z0-9]+)*")
+_POSSESSIVE = re.compile(r"['\u2019]s?$")
+_STOP_WORD_TEXT = """
+a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was
+will with
+"""
+_STOP_WORDS = frozenset(_STOP_WORD_TEXT.split())
 _STEMMER = Stemmer.Stemmer("porter")
 
 
@@ -66,7 +67,7 @@ class SearchIndex:
         ]
         if not known or not self._size:
             return ()
-        scores = self._engine.get_scores(known)
+        scores = self._engine.get_scores_from_ids(known)
         matched = np.flatnonzero(scores > 0)
         if len(matched) > k:
             # Every document at least as good as the k-th: ties at the edge are then decided by number, not by chance.
@@ -104,7 +105,7 @@ def open_index(documents: Iterable[str], digest: str, cache: Path | None) -> Sea
 
 def _build(documents: Iterable[str]) -> tuple[bm25s.BM25, int]:
     vocabulary: dict[str, int] = {}
-    rows: list[Sequence[int]] = []
+    rows: list[NDArray[np.int32]] = []
     for document in documents:
         rows.append(np.array([vocabulary.setdefault(term, len(vocabulary)) for term in terms(document)], np.int32))
     engine = bm25s.BM25(method="lucene", k1=K1, b=B)
@@ -121,7 +122,7 @@ def _store(engine: bm25s.BM25, size: int, folder: Path) -> None:
         if size:
             engine.save(draft, show_progress=False)
         (draft / "size.json").write_text(json.dumps(size), encoding="utf-8")
-        os.replace(draft, folder)
+        draft.replace(folder)
     except OSError:
         # The cache only saves time: a full disk, or another process that was faster, is no reason to stop.
         shutil.rmtree(draft, ignore_errors=True)

@@ -74,7 +74,7 @@ class _Session:
 
 
 class _Sessions:
-    """The shoppers, at most MAX_SESSIONS: the one unseen for longest makes room. One lock, since a step takes under 1 ms."""
+    """The shoppers, at most MAX_SESSIONS: the one unseen for longest makes room. One lock: a step takes under 1 ms."""
 
     def __init__(self, suite: WebShopSuite) -> None:
         self.suite = suite
@@ -140,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "bipace"
     sys_version = ""
 
-    def do_GET(self) -> None:  # noqa: N802  (the name http.server calls)
+    def do_GET(self) -> None:
         if not self._allowed():
             return
         if self.path == "/style.css":
@@ -151,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(HTTPStatus.NOT_FOUND, "There is no such page.", "text/plain")
 
-    def do_POST(self) -> None:  # noqa: N802  (the name http.server calls)
+    def do_POST(self) -> None:
         if not self._allowed():
             return
         form = self._form()
