@@ -14,6 +14,7 @@ __all__ = ["stream_array", "stream_object"]
 
 CHUNK = 1 << 20  # characters read at a time
 _BLANK = " \t\n\r"
+_DELIMITERS = frozenset(",:]}" + _BLANK)
 
 
 def stream_array(path: Path) -> Iterator[Any]:
@@ -99,8 +100,8 @@ class _Reader:
                     raise
                 wanted *= 2
                 continue
-            # A number or a keyword at the window's edge may go on behind it.
-            if end < len(self._text) or not self._more():
+            # A number cut by the window's edge decodes too ("1." of 1.5 as 1): only a delimiter shows its end.
+            if self._text[end : end + 1] in _DELIMITERS or not self._more():
                 self._at = end
                 return value
 

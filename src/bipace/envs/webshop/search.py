@@ -7,6 +7,7 @@ public WebShop (k1 = 0.9, b = 0.4, English stop words, Porter stemming), which t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -116,16 +117,17 @@ def _build(documents: Iterable[str]) -> tuple[bm25s.BM25, int]:
 
 
 def _store(engine: bm25s.BM25, size: int, folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".bm25-", dir=folder.parent))
-    try:
-        if size:
-            engine.save(draft, show_progress=False)
-        (draft / "size.json").write_text(json.dumps(size), encoding="utf-8")
-        draft.replace(folder)
-    except OSError:
-        # The cache only saves time: a full disk, or another process that was faster, is no reason to stop.
-        shutil.rmtree(draft, ignore_errors=True)
+    # The cache only saves time: a full disk, or another process that was faster, is no reason to stop.
+    with contextlib.suppress(OSError):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".bm25-", dir=folder.parent))
+        try:
+            if size:
+                engine.save(draft, show_progress=False)
+            (draft / "size.json").write_text(json.dumps(size), encoding="utf-8")
+            draft.replace(folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def _load(folder: Path) -> SearchIndex:
