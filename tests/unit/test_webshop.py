@@ -124,8 +124,11 @@ def test_a_partial_score_is_a_reward_but_not_a_win(shop):
 
 @pytest.mark.parametrize(
     "action",
-    ["", " ", "buy", "click", "click[]", "search[]", "click[buy now", "click[search]", "click[<your query>]"]
-    + ["think[x]", "say search[x]", "search[two\nlines]", "click[B000000000]", "\0", "search" * 5000, "click[next >]"],
+    [
+        *("", " ", "\0", "buy", "click", "click[]", "search[]", "think[x]", "say search[x]", "search[two\nlines]"),
+        *("click[buy now", "click[search]", "click[<your query>]", "click[next >]", "click[B000000000]"),
+        "search" * 5000,
+    ],
 )
 def test_anything_else_changes_nothing_and_is_counted(shop, action):
     environment = shop.make()
@@ -260,7 +263,8 @@ def test_the_generated_catalogue_and_its_order_never_change(shop):
     assert hashlib.sha256(records).hexdigest()[:16] == "61dda763fd3c0681"
     assert [shop.goal(f"gen1000-0/{number}").instruction for number in (0, 500)] == [
         "i want to buy coffee beans that is single origin, pack 2 pound box, and price lower than 100.00 dollars",
-        "i would like foldable arm, aluminum alloy adjustable tablet holder in mustard yellow, and price lower than 70.00 dollars",
+        "i would like foldable arm, aluminum alloy adjustable tablet holder in mustard yellow, "
+        "and price lower than 70.00 dollars",
     ]
     assert shop.expert("gen1000-0/0") == (
         "search[coffee beans single origin pack 2 pound box]",

@@ -17,7 +17,7 @@ ITEM = {
     "name": "Blue Mug",
     "category": "garden",
     "query": " Mugs ",
-    "product_category": "Home › Kitchen › Mugs",
+    "product_category": "Home \u203a Kitchen \u203a Mugs",
     "full_description": "A mug.",
     "small_description": ["Holds 12 oz", "Safe"],
     "pricing": "$1,012.50 - $1,100.00",

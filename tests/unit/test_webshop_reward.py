@@ -25,7 +25,7 @@ SHOES = Product(
     asin="B000000001",
     category="fashion",
     query="running shoes",
-    product_category="Clothing › Shoes › Running",
+    product_category="Clothing \u203a Shoes \u203a Running",
     title="Kestrel Trail Running Shoes",
     description="A shoe with a Rubber Sole.",
     bullets=("Arch Support for long days", "Light"),
@@ -38,7 +38,7 @@ WISH = Goal(
     asin="B000000001",
     category="fashion",
     query="running shoes",
-    product_category="Clothing › Shoes › Running",
+    product_category="Clothing \u203a Shoes \u203a Running",
     title="Kestrel Trail Running Shoes",
     instruction="i need running shoes",
     attributes=("memory foam", "rubber sole"),
@@ -77,7 +77,7 @@ def test_score_is_the_share_of_wishes_met_counting_the_price_as_one(price, chose
 
 
 def test_type_factor_multiplies_the_share():
-    other = replace(SHOES, query="sandals", product_category="Garden › Rugs", title="other")
+    other = replace(SHOES, query="sandals", product_category="Garden \u203a Rugs", title="other")
     finder = nouns(**{"other": "kestrel", WISH.title: "kestrel trail running shoes boot track lace sole"})
     # t = 1/8 lies between 0.1 and 0.2: half. Four of five wishes are met.
     score = score_purchase(other, WISH, 99.0, RIGHT, finder)
@@ -89,10 +89,10 @@ def test_type_factor_multiplies_the_share():
     ("query", "path", "bought", "factor"),
     [
         ("running shoes", "x", "a", 1.0),  # same query; t = 1/4
-        ("other", "Shoes › Clothing › Boots", "a", 1.0),  # two shared levels in any order
-        ("other", "Clothing › x", "a", 1.0),  # one level, but t = 1/4 > 0.2
-        ("other", "Clothing › Clothing", "e", 0.0),  # a level named twice is one level; t = 0
-        ("running shoes", "Clothing › Shoes › Running", "e", 0.0),  # t = 0 overrides the same query
+        ("other", "Shoes \u203a Clothing \u203a Boots", "a", 1.0),  # two shared levels in any order
+        ("other", "Clothing \u203a x", "a", 1.0),  # one level, but t = 1/4 > 0.2
+        ("other", "Clothing \u203a Clothing", "e", 0.0),  # a level named twice is one level; t = 0
+        ("running shoes", "Clothing \u203a Shoes \u203a Running", "e", 0.0),  # t = 0 overrides the same query
     ],
 )
 def test_type_clause_with_four_goal_nouns(query, path, bought, factor):

@@ -127,6 +127,7 @@ def suite() -> WebShopSuite:
 def official_suite(
     folder: Path,
     size: str = "small",
+    limit: int | None = None,
     goals: str = "human",
     seed: int = 0,
     max_steps: int = 15,
@@ -139,6 +140,7 @@ def official_suite(
     Args:
         folder: where the files are.
         size: "small" or "full".
+        limit: take the first so many products only (the public code's num_products).
         goals: "human" (written by people) or "synthetic" (one per combination of options; verl-agent's default).
         seed: fixes prices and price bounds.
         max_steps: the horizon, 15 or 30 in the literature.
@@ -149,9 +151,10 @@ def official_suite(
     Raises:
         WebShopDataError: a file is missing or broken.
     """
-    catalogue = load_catalogue(folder, size)
+    catalogue = load_catalogue(folder, size, limit)
     words = f"official {size} set, {len(catalogue.products):,} products, {goals} goals"
-    return _suite(catalogue, size, words, goals, seed, max_steps, show_attributes, nouns, cache_folder)
+    label = size if limit is None else f"{size}-first-{limit}"
+    return _suite(catalogue, label, words, goals, seed, max_steps, show_attributes, nouns, cache_folder)
 
 
 def generated_suite(
