@@ -16,7 +16,8 @@ from bipace.envs.webshop.nouns import NounFinder
 from bipace.envs.webshop.pages import View, clickables, page_text
 from bipace.envs.webshop.reward import score_purchase
 
-GOLDEN = json.loads((Path(__file__).resolve().parents[1] / "golden" / "webshop_public.json").read_text(encoding="utf-8"))
+GOLDEN_FILE = Path(__file__).resolve().parents[1] / "golden" / "webshop_public.json"
+GOLDEN = json.loads(GOLDEN_FILE.read_text(encoding="utf-8"))
 SPACY = NounFinder("spacy", lambda title: tuple(GOLDEN["nouns"][title]))
 
 
