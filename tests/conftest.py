@@ -1,12 +1,8 @@
+"""Small random actors for tests; the imports stand in the functions so that core tests need numpy alone."""
+
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("transformers", reason="the actor's fixtures need the train extra")
-
-import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -14,7 +10,10 @@ TEMPLATE = (
 )
 
 
-def byte_tokenizer() -> PreTrainedTokenizerFast:
+def byte_tokenizer():
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -26,6 +25,9 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def make_folder(path, kind):
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
     tokenizer = byte_tokenizer()
     shape = {
         "vocab_size": len(tokenizer),

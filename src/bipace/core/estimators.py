@@ -119,23 +119,22 @@ def hgpo(
 
     Level k compares steps whose last k observations are equal. A level that says exactly 0 about a step (nobody to
     compare with, or an equal return) is left out and the weights are normalised over what is left; a step with no
-    level left gets 0. sigma is the population deviation (ddof 0). `base_group` adds the whole prompt group as one
-    more level of steps, with k = 0. Source: HGPO, arXiv 2602.22817 and its public code; the paper counts k from 0:
-    weight_offset = 0.
+    level left gets 0. sigma is the population deviation (ddof 0). `base_group` adds the trajectory term (`grpo`, or
+    `dr_grpo` under mean_norm: whole returns, sample deviation) as one more level, with k = 0. Source: HGPO,
+    arXiv 2602.22817 and its public code; the paper counts k from 0: weight_offset = 0.
 
     Raises:
         ValueError: history below 0.
     """
     if history < 0:
         raise ValueError(f"history: {history}, expected >= 0 past observations")
-    levels: dict[int, Clustering] = {k: partial(by_history, k=k) for k in range(1, history + 2)}
-    if base_group:
-        levels[0] = by_prompt_group
     scale = partial(cluster_std, ddof=0) if mode == "mean_std_norm" else _SCALES[_known("mode", mode, _SCALES)]
     returns = _returns(partial(return_to_go, gamma=gamma), habits)
-    terms = tuple(Term(returns, clusters, scale=scale) for clusters in levels.values())
+    levels = {k: Term(returns, partial(by_history, k=k), scale=scale) for k in range(1, history + 2)}
+    if base_group:
+        levels[0] = _trajectory_term(mode, habits)
     weights = tuple(float((k + weight_offset) ** alpha) for k in levels)
-    return _recipe("hgpo", Blend(terms, weights), habits=habits)
+    return _recipe("hgpo", Blend(tuple(levels.values()), weights), habits=habits)
 
 
 def bigpo(

@@ -122,8 +122,8 @@ def _slab_attention(
 ) -> tuple[torch.Tensor, None]:
     """Attention for few queries over long slabs: two batched products, keys shared by the query heads of a group.
 
-    The stock kernel copies the keys once per query head and is made for many queries; with one query a row over a strided
-    slab these products take less than half its time on a CPU (benchmarks/decode.py).
+    The stock kernel copies the keys once per query head and is made for many queries; with one query a row over a
+    strided slab these products take less than half its time on a CPU (benchmarks/decode.py).
     """
     rows, heads, queries, size = query.shape
     groups = heads // key.shape[1]

@@ -23,7 +23,10 @@ __all__ = ["Collector", "Decoder", "Session"]
 class Session(Protocol):
     """Lock-step decoding of many rows (bipace.policies.hf.DecodeSession)."""
 
-    lengths: NDArray[np.int64]
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens held per row."""
+        ...
 
     def generate(self, rows: Sequence[int], *, max_new_tokens: int, temperature: float, generator: Any) -> list[Any]:
         """One response for each of the rows."""
@@ -39,7 +42,7 @@ class Decoder(Protocol):
 
     tokenizer: Any
 
-    def session(self, prompts: Sequence[Sequence[int]], *, copies: int, capacity: int) -> Session:
+    def session(self, prompts: Sequence[Sequence[int]], copies: int = 1, *, capacity: int) -> Session:
         """Begin decoding: each prompt computed once, then copied to `copies` rows."""
         ...
 

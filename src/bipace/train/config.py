@@ -168,8 +168,8 @@ class Config(Section):
         made = self.recipe()
         if self.rollout.group_size == 1 and has_step_term(made):
             raise ValueError(
-                f"rollout.group_size: 1 with the step-level recipe {self.estimator!r}: a step has no peers in a group of "
-                "one trajectory and every advantage would be 0; use rollout.group_size=8"
+                f"rollout.group_size: 1 with the step-level recipe {self.estimator!r}: in a group of one trajectory a "
+                "step has no peers and every advantage would be 0; use rollout.group_size=8"
             )
         eps = self.credit.get("eps")
         if isinstance(eps, (int, float)) and not 0 <= eps <= 2:

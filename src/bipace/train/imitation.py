@@ -97,8 +97,8 @@ def new_actor(size: ActorSize, demonstrations: Sequence[Demonstration], seed: in
             max_position_embeddings=context,
             tie_word_embeddings=True,
             bos_token_id=None,
-            eos_token_id=tokenizer.convert_tokens_to_ids(END),
-            pad_token_id=tokenizer.convert_tokens_to_ids(PAD),
+            eos_token_id=tokenizer.get_vocab()[END],
+            pad_token_id=tokenizer.get_vocab()[PAD],
         )
     )
     return Actor(model, tokenizer)

@@ -66,7 +66,7 @@ class Run:
             torch.set_num_threads(config.actor.threads)
         self.recipe = config.recipe()
         self.suite: Suite = get_suite(config.env.suite)
-        self.tasks = panel_tasks(self.suite, config.env.split)
+        self.tasks: Sequence[str] = panel_tasks(self.suite, config.env.split)
         if len(self.tasks) < config.rollout.tasks:
             raise ConfigError(
                 f"rollout.tasks: {config.rollout.tasks}, but split {config.env.split!r} holds {len(self.tasks)} tasks"
@@ -186,7 +186,7 @@ class Run:
         generator = self._generator(int(self._numpy(_SAMPLING).integers(2**63)))
         return self.collector.collect(
             self.actor,
-            [self.tasks[i] for i in chosen],
+            [self.tasks[int(i)] for i in chosen],
             self.config.rollout.group_size,
             temperature=self.config.rollout.temperature,
             generator=generator,
@@ -202,8 +202,8 @@ class Run:
         self.skipped += int(updated["update/skipped"])
         if self.skipped > self.config.update.max_skipped:
             raise NonFiniteError(
-                f"{self.skipped} updates had a non-finite gradient (update.max_skipped={self.config.update.max_skipped}); "
-                f"stopped at iteration {self.iteration}. The last good state is {self.folder / 'last'}. "
+                f"{self.skipped} updates had a non-finite gradient, update.max_skipped allows "
+                f"{self.config.update.max_skipped}; stopped at iteration {self.iteration}. The last good state is {self.folder / 'last'}. "
                 "A smaller update.lr or update.grad_clip usually helps"
             )
 

@@ -24,9 +24,7 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="e.g. `estimator=gigpo env.max_steps=12 credit.w=0.5`"),
 ]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", "-c", help="TOML file with what differs from the defaults")
-]
+ConfigFile = Annotated[Path | None, typer.Option("--config", "-c", help="TOML with what differs")]
 
 
 @app.command()
@@ -38,13 +36,14 @@ def train(
 ) -> None:
     """Train an agent. Without arguments: TextCraft, the shipped small actor, BiPACE.
 
-    Examples: `bipace train` · `bipace train estimator=gigpo` · `bipace train run.iterations=200 run.seed=1 --out runs/a`
+    Examples: `bipace train` · `bipace train estimator=gigpo` ·
+    `bipace train run.iterations=200 run.seed=1 --out runs/a`
 
     The folder gets config.toml, metrics.jsonl, curve.png, summary.json and the checkpoints `last` and `best` (Hugging
     Face folders). The first Ctrl-C finishes the iteration and saves.
     """
+    from bipace.cli.session import train_and_report
     from bipace.train.config import load_config
-    from bipace.train.session import train_and_report
 
     settings = load_config(config, overrides or ())
     folder = (
@@ -64,8 +63,8 @@ def demo(
     """
     import shutil
 
+    from bipace.cli.session import train_and_report
     from bipace.train.config import load_config
-    from bipace.train.session import train_and_report
 
     if (out / "summary.json").is_file() or (out / "config.toml").is_file():
         shutil.rmtree(out)
@@ -85,7 +84,7 @@ def evaluate(
 
     A run folder brings its own configuration. Example: `bipace eval runs/demo --panel heldout-panel`
     """
-    from bipace.train.session import evaluate_actor
+    from bipace.cli.session import evaluate_actor
 
     found = evaluate_actor(actor, config, overrides or (), panel, out, quiet=as_json)
     if as_json:
@@ -152,7 +151,7 @@ def imitate(
 
     This is how the shipped actors were made; the model card beside each names the exact command.
     """
-    from bipace.train.session import make_actor
+    from bipace.cli.session import make_actor
 
     make_actor(out, suite=suite, size=size, target=target, steps=steps, seed=seed)
 
