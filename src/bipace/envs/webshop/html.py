@@ -24,7 +24,7 @@ from bipace.envs.webshop.shop import WebShop
 __all__ = ["STYLE", "render_page"]
 
 STYLE = """
-:root { color-scheme: light dark; --line: #8886; --accent: #0a6; }
+:root { color-scheme: light dark; --line: #8886; --accent: #07794b; }
 * { box-sizing: border-box; }
 body { font: 16px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; }
 header { border-bottom: 1px solid var(--line); margin-bottom: 1rem; }
