@@ -152,7 +152,16 @@ class Game:
             for name in self.domain.types:
                 if self.domain.is_a(kind, name):
                     self.facts.setdefault(f"type@{name}", []).append((self.number[entity],))
-        self.singletons = {p for p in self.fluents if len(self.facts.get(p, ())) == 1}
+        # Memoised on: predicates with one fact that every action keeps at one (where the agent is).
+        self.singletons = {
+            name
+            for name in self.fluents
+            if len(self.facts.get(name, ())) == 1
+            and all(
+                sum((1 if e.literal.positive else -1) for e in action.effects if e.literal.predicate == name) == 0
+                for action in self.domain.actions.values()
+            )
+        }
 
     def slots(self, parameters: tuple[str, ...], literals: Any) -> tuple[dict[str, int], Row]:
         """Row positions of the parameters, then of the constants in the literals; and the constants' numbers."""
@@ -216,6 +225,16 @@ class Game:
 
     def _won(self, tables: Tables) -> bool:
         return any(query.rows(tables, start) for query, (start, _) in self.goal)
+
+    def true_facts(self, state: State, predicate: str) -> list[Row]:
+        """The facts of a predicate that hold in `state`, sorted (of a changing predicate: if anything reads it)."""
+        if predicate not in self.fluents:
+            return sorted(self.facts.get(predicate, ()))
+        arity = len(self.domain.predicates[predicate])
+        number = self.layout.numbers.get((predicate, tuple(range(arity))))
+        if number is None:
+            return []
+        return sorted((key,) if arity == 1 else key for key in state.tables[number])
 
     def copy(self, state: State) -> State:
         """An independent copy of a state of this game; facts that never change are shared."""
