@@ -31,7 +31,11 @@ def constants(path: Path) -> dict[str, Any]:
     """The literal values of VAL_ACTION_OBJECTS and VAL_RECEPTACLE_OBJECTS."""
     values = {}
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.startswith("VAL_"):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and node.targets[0].id.startswith("VAL_")
+        ):
             values[node.targets[0].id] = ast.literal_eval(node.value)
     return values
 
@@ -76,7 +80,7 @@ def main(wheel: Path) -> None:
         for kind, first in ROOMS.items()
     }
     content = {
-        "source": "derived from alfworld 0.4.2 (gen/constants.py, gen/layouts), MIT, (c) 2020 Mohit Shridhar and others",
+        "source": "alfworld 0.4.2 (gen/constants.py, gen/layouts); MIT, (c) 2020 Mohit Shridhar and others",
         "able": able,
         "fits": fits,
         "rooms": rooms,

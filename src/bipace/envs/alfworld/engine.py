@@ -17,7 +17,7 @@ from bipace.envs.alfworld.errors import GameFileError
 from bipace.envs.alfworld.grammar import Grammar, parse_grammar
 from bipace.envs.alfworld.names import display_names
 from bipace.envs.alfworld.relations import Layout, Query, Row, Tables, add_fact, discard_fact, join, planned
-from bipace.envs.alfworld.rendering import Entities, Render, Renderer
+from bipace.envs.alfworld.rendering import Entities, Renderer
 
 __all__ = ["NOTHING_HAPPENS", "Game", "State", "load_game"]
 
@@ -62,7 +62,9 @@ class CompiledAction:
         self.can_be_idle = all(map(self._may_be_required, schema.effects))
         self.known: dict[Row, str] = {}
         self.memo: dict[Any, Commands] | None = {} if self.reads <= game.singletons else None
-        self.memo_tables = [game.layout.table(name, (), 0) for name in sorted(self.reads)] if self.memo is not None else []
+        self.memo_tables = (
+            [game.layout.table(name, (), 0) for name in sorted(self.reads)] if self.memo is not None else []
+        )
 
     def _may_be_required(self, effect: pddl.Effect) -> bool:
         """Whether an effect can coincide with a literal of a precondition (or be undone by another effect)."""
@@ -81,7 +83,12 @@ class CompiledAction:
         where = f"effect of action '{self.schema.name}'"
         guard = game.join(effect.condition, slots, where) if effect.condition else None
         places = [slots[arg] for arg in effect.literal.args]
-        return guard, effect.literal.predicate, lambda row: tuple((*row, *constants)[i] for i in places), effect.literal.positive
+        return (
+            guard,
+            effect.literal.predicate,
+            lambda row: tuple((*row, *constants)[i] for i in places),
+            effect.literal.positive,
+        )
 
     def is_idle(self, args: Row) -> bool:
         """Whether every effect of this instance is among its preconditions; the planner drops such operators."""
@@ -214,9 +221,7 @@ class Game:
         negated = {name for name in self.layout.access if name.startswith("not_")}
         self.tracked_negations = {name.removeprefix("not_") for name in negated}
         self.changing = [
-            number
-            for name in (*self.fluents, *negated)
-            for number, _, _ in self.layout.access.get(name, ())
+            number for name in (*self.fluents, *negated) for number, _, _ in self.layout.access.get(name, ())
         ]
 
     def _initial_state(self) -> State:

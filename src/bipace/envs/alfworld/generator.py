@@ -118,7 +118,9 @@ class _Room:
         return count
 
 
-def _choices(family: str, room: _Room, present: Sequence[str], able: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+def _choices(
+    family: str, room: _Room, present: Sequence[str], able: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, str]]:
     """Pairs (class of object, class of target) that make a sensible goal in this room."""
     kinds = sorted(set(room.receptacles.values()))
     wanted, _, machine = _TREATED.get(family, ("", "", ""))
@@ -192,7 +194,8 @@ def _problem(room: _Room, able: Mapping[str, Sequence[str]], name: str, goal: st
     return (
         f"(define (problem {name})\n    (:domain alfred)\n    (:objects\n        "
         + "\n        ".join(objects)
-        + f"\n    )\n    (:init\n        {facts}\n    )\n    (:goal\n        (and\n            {goal}\n        )\n    )\n)\n"
+        + f"\n    )\n    (:init\n        {facts}\n    )\n"
+        + f"    (:goal\n        (and\n            {goal}\n        )\n    )\n)\n"
     )
 
 

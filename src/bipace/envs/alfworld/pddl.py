@@ -129,7 +129,7 @@ def _show(form: Any) -> str:
 
 
 class _Conditions:
-    """Brings the conditions of one action or goal into disjunctive normal form; fresh names for quantified variables."""
+    """Brings the conditions of one action or goal into disjunctive normal form, with a fresh name per quantifier."""
 
     def __init__(self, types: dict[str, str], predicates: dict[str, tuple[str, ...]], where: str) -> None:
         self.types, self.predicates, self.where = types, predicates, where
@@ -172,7 +172,9 @@ class _Conditions:
                 self.variables[inner[name]] = kind
             return self.normal_form(form[2], inner)
         if head in ("exists", "forall"):
-            raise GameFileError(f"{self.where}: '{head}' is not supported {'here' if positive else 'under not'}: {_show(form)}")
+            raise GameFileError(
+                f"{self.where}: '{head}' is not supported {'here' if positive else 'under not'}: {_show(form)}"
+            )
         return [(self.literal(form, names, positive),)]
 
     def conjunctions(self, form: Any) -> tuple[Conjunction, ...]:
@@ -181,11 +183,10 @@ class _Conditions:
         The benchmark's own domain has such a one: `(?l - location, ?r - receptacle)` names the type "location,".
         """
         parts = self.normal_form(form, {name: name for name in self.variables})
-        quantified = [name for name in self.variables]
         result = []
         for literals in parts:
             used = {arg for literal in literals for arg in literal.args}
-            types = tuple((name, self.variables[name]) for name in quantified if name in used)
+            types = tuple((name, self.variables[name]) for name in self.variables if name in used)
             if all(kind == "object" or kind in self.types for _, kind in types):
                 result.append(Conjunction(literals, types))
         return tuple(result)
@@ -256,7 +257,9 @@ def parse_problem(text: str, domain: Domain) -> Problem:
         if not form or form[0] not in arity:
             raise GameFileError(f"pddl_problem :init: unknown predicate in {_show(form)}")
         if len(form) != arity[form[0]] + 1:
-            raise GameFileError(f"pddl_problem :init: predicate '{form[0]}' takes {arity[form[0]]} arguments: {_show(form)}")
+            raise GameFileError(
+                f"pddl_problem :init: predicate '{form[0]}' takes {arity[form[0]]} arguments: {_show(form)}"
+            )
         for arg in form[1:]:
             if arg not in objects:
                 raise GameFileError(f"pddl_problem :init: '{arg}' in {_show(form)} is not among the :objects")

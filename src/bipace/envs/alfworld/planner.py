@@ -68,6 +68,10 @@ def goal_of(game: Game) -> Goal:
     return Goal("pick_and_place_simple", thing, target)
 
 
+def _pairs(rows: Iterable[Row]) -> dict[int, int]:
+    return {row[0]: row[1] for row in rows}
+
+
 class _Situation:
     """The facts a plan depends on, as plain dictionaries."""
 
@@ -78,15 +82,15 @@ class _Situation:
         self.held = next((thing for _, thing in facts["holds"]), None)
         self.opened = {r for (r,) in facts["opened"]}
         self.closed = {r for (r,) in facts["openable"]} - self.opened
-        self.location = dict(facts["receptacleatlocation"])
+        self.location = _pairs(facts["receptacleatlocation"])
         # The benchmark places some things in two receptacles at once (a mug on the counter and in the coffee machine).
         self.inside: dict[int, list[int]] = defaultdict(list)
         for thing, r in facts["inreceptacle"]:
             if r in self.location:
                 self.inside[thing].append(r)
         self.pickable = {thing for (thing,) in facts["pickupable"]}
-        self.kind = dict(facts["objecttype"])
-        self.receptacle_kind = dict(facts["receptacletype"])
+        self.kind = _pairs(facts["objecttype"])
+        self.receptacle_kind = _pairs(facts["receptacletype"])
         self.fits = set(facts["cancontain"])
 
     def sources(self, thing: int) -> list[int | None]:

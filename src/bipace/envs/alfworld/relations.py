@@ -167,7 +167,9 @@ def planned(literals: Iterable[Literal], bound: Iterable[str], types: Mapping[st
     def cost(literal: Literal) -> tuple[bool, bool, int, int]:
         unknown = sum(arg not in known for arg in literal.args)
         waits = unknown > 0 and (not literal.positive or literal.predicate == "=")
-        about_agent = any(types.get(arg) == "agent" for arg in literal.args) and not literal.predicate.startswith("type@")
+        about_agent = any(types.get(arg) == "agent" for arg in literal.args) and not literal.predicate.startswith(
+            "type@"
+        )
         return waits, unknown > 0 and not about_agent, unknown, unknown - len(literal.args)
 
     while left:

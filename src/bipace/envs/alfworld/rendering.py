@@ -162,8 +162,8 @@ class Renderer:
             return lambda bound: left(bound) + right(bound)
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
             parts = [self._value(part, problem) for part in node.values]
-            return lambda bound: next((text for text in (part(bound) for part in parts[:-1]) if text), "") or parts[-1](
-                bound
+            return lambda bound: (
+                next((text for text in (part(bound) for part in parts[:-1]) if text), "") or parts[-1](bound)
             )
         raise GameFileError(problem)
 
