@@ -140,7 +140,8 @@ class _Conditions:
         """One atom, checked against the predicates of the domain."""
         if not isinstance(form, list) or not form or not all(isinstance(item, str) for item in form):
             raise GameFileError(f"{self.where}: expected an atom, found {_show(form)}")
-        name, args = form[0], tuple(names.get(arg, arg) for arg in form[1:])
+        words: list[str] = form
+        name, args = words[0], tuple(names.get(arg, arg) for arg in words[1:])
         arity = 2 if name == "=" else len(self.predicates[name]) if name in self.predicates else None
         if arity is None:
             raise GameFileError(f"{self.where}: unknown or unsupported predicate '{name}' in {_show(form)}")
