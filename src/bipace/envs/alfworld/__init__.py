@@ -14,7 +14,7 @@ from bipace.envs.alfworld.environment import AlfworldEnvironment, AlfworldGame
 from bipace.envs.alfworld.errors import GameFileError
 from bipace.envs.alfworld.generator import generate, generate_game
 from bipace.envs.alfworld.planner import FAMILIES, plan
-from bipace.envs.alfworld.suite import HOW_TO_GET_GAMES, AlfworldSuite
+from bipace.envs.alfworld.suite import HOW_TO_GET_GAMES, AlfworldSuite, official_folder, suite
 
 __all__ = [
     "FAMILIES",
@@ -28,5 +28,7 @@ __all__ = [
     "generate",
     "generate_game",
     "load_game",
+    "official_folder",
     "plan",
+    "suite",
 ]

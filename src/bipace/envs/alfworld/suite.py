@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from bipace.envs.alfworld.engine import Game, load_game
@@ -18,7 +18,7 @@ from bipace.envs.alfworld.generator import generate_game
 from bipace.envs.alfworld.planner import FAMILIES, plan
 from bipace.envs.base import Environment, UnknownTask
 
-__all__ = ["HOW_TO_GET_GAMES", "OFFICIAL_SPLITS", "AlfworldSuite", "official_folder"]
+__all__ = ["HOW_TO_GET_GAMES", "OFFICIAL_SPLITS", "AlfworldSuite", "official_folder", "suite"]
 
 OFFICIAL_SPLITS = ("train", "valid_seen", "valid_unseen")
 HOW_TO_GET_GAMES = (
@@ -40,6 +40,10 @@ def official_folder(root: str | Path | None = None) -> Path | None:
         if any((folder / split).is_dir() for split in OFFICIAL_SPLITS):
             return folder
     return None
+
+
+def _family_of(path: Path) -> str:
+    return path.parts[-3].split("-")[0]
 
 
 class AlfworldSuite:
@@ -72,10 +76,9 @@ class AlfworldSuite:
         }
         for split in OFFICIAL_SPLITS if self.folder else ():
             games = (self.folder / split).glob("*/*/game.tw-pddl") if self.folder else ()
-            names = [f"{split}/{path.parts[-3]}/{path.parts[-2]}" for path in games]
-            kept = tuple(sorted(name for name in names if self.family(name) in FAMILIES))
-            if kept:
-                splits[split] = kept
+            names = [f"{split}/{path.parts[-3]}/{path.parts[-2]}" for path in games if _family_of(path) in FAMILIES]
+            if names:
+                splits[split] = tuple(sorted(names))
         return splits
 
     def make(self) -> Environment:
@@ -83,11 +86,12 @@ class AlfworldSuite:
         return AlfworldEnvironment(self._game)
 
     def family(self, task: str) -> str:
-        """One of the six families. Raises UnknownTask for an id without a family in its place."""
+        """One of the six families, read from the id. Raises UnknownTask for an id without one in its place."""
         parts = task.split("/")
-        if len(parts) != 3:
+        family = parts[1].split("-")[0] if len(parts) == 3 else ""
+        if family not in FAMILIES:
             raise self._unknown(task)
-        return parts[1].split("-")[0]
+        return family
 
     def expert(self, task: str) -> tuple[str, ...]:
         """A shortest plan. Raises UnknownTask, and ValueError when the game has no plan of the expert's form."""
@@ -123,3 +127,9 @@ class AlfworldSuite:
     def _unknown(self, task: str) -> UnknownTask:
         hint = "" if self.folder else f"; to play {HOW_TO_GET_GAMES}"
         return UnknownTask(f"unknown alfworld task {task!r}; an id reads like 'gen/{FAMILIES[0]}/17'{hint}")
+
+
+@cache
+def suite() -> AlfworldSuite:
+    """The suite with the official games that are present when it is first asked for."""
+    return AlfworldSuite()
