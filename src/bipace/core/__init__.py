@@ -1,0 +1,1 @@
+"""The estimator core: numpy only, pure functions, one direction."""

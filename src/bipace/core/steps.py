@@ -92,9 +92,10 @@ class StepBatch:
 
     def take(self, rows: Ints) -> StepBatch:
         """A new table of the given rows, in the given order (whole trajectories only)."""
-        columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        columns: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         texts = columns.pop("texts")
-        return StepBatch(**{k: None if v is None else v[rows] for k, v in columns.items()}, texts=texts)
+        chosen: dict[str, Any] = {k: None if v is None else v[rows] for k, v in columns.items()}
+        return StepBatch(texts=texts, **chosen)
 
     def order(self) -> Ints:
         """[N] row indices sorted by (task, trajectory, t): the visit order of every pass over the table."""
@@ -143,7 +144,7 @@ def _features(value: Any, n: int) -> NDArray[np.float32]:
         raise ValueError(f"features: dtype {array.dtype}, expected floating point")
     _require_finite("features", array)
     # A read-only float32 view costs nothing; the caller's own array stays writable to the caller.
-    return array.astype(np.float32, copy=False).view()
+    return np.asarray(array, np.float32)[:]
 
 
 def _require_finite(name: str, array: NDArray[Any]) -> None:

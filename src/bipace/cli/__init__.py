@@ -1,0 +1,182 @@
+"""The command line: `bipace --help` teaches, every command has one screen of its own."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+try:
+    import typer
+except ModuleNotFoundError:  # the core alone is installed
+    sys.exit("The bipace command needs its command-line packages: pip install 'bipace[train,textcraft]'")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_show_locals=False,
+    help="Step-level credit for LLM agents: train, evaluate, play and compare BiPACE and its baselines.",
+)
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="e.g. `estimator=gigpo env.max_steps=12 credit.w=0.5`"),
+]
+ConfigFile = Annotated[Path | None, typer.Option("--config", "-c", help="TOML with what differs")]
+
+
+@app.command()
+def train(
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    out: Annotated[Path | None, typer.Option(help="run folder; default runs/SUITE-ESTIMATOR-sSEED")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="continue the run in the folder")] = False,
+) -> None:
+    """Train an agent. Without arguments: TextCraft, the shipped small actor, BiPACE.
+
+    Examples: `bipace train` · `bipace train estimator=gigpo` ·
+    `bipace train run.iterations=200 run.seed=1 --out runs/a`
+
+    The folder gets config.toml, metrics.jsonl, curve.png, summary.json and the checkpoints `last` and `best` (Hugging
+    Face folders). The first Ctrl-C finishes the iteration and saves.
+    """
+    from bipace.cli.session import train_and_report
+    from bipace.train.config import load_config
+
+    settings = load_config(config, overrides or ())
+    folder = (
+        out or Path("runs") / f"{Path(settings.env.suite).stem}-{Path(settings.estimator).stem}-s{settings.run.seed}"
+    )
+    train_and_report(settings, folder, resume=resume)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="run folder")] = Path("runs/demo"),
+    install_seconds: Annotated[float, typer.Option(help="written to summary.json as seconds.install")] = 0.0,
+) -> None:
+    """Teach the small actor TextCraft under BiPACE and show what it learned (about ten minutes on two cores).
+
+    An earlier demo in the folder is replaced.
+    """
+    import shutil
+
+    from bipace.cli.session import train_and_report
+    from bipace.train.config import load_config
+
+    if (out / "summary.json").is_file() or (out / "config.toml").is_file():
+        shutil.rmtree(out)
+    train_and_report(load_config(), out, install_seconds=install_seconds)
+
+
+@app.command("eval")
+def evaluate(
+    actor: Annotated[str, typer.Argument(help="a run folder, a checkpoint, a Hugging Face folder or a shipped actor")],
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    panel: Annotated[list[str] | None, typer.Option(help="panel or split; may be given several times")] = None,
+    out: Annotated[Path | None, typer.Option(help="write every episode to this JSONL file")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Evaluate an actor on fixed panels, each task once.
+
+    A run folder brings its own configuration. Example: `bipace eval runs/demo --panel heldout-panel`
+    """
+    from bipace.cli.session import evaluate_actor
+
+    found = evaluate_actor(actor, config, overrides or (), panel, out, quiet=as_json)
+    if as_json:
+        print(json.dumps(found))
+
+
+@app.command()
+def play(
+    suite: Annotated[str, typer.Argument(help="textcraft, or your own module:attribute")] = "textcraft",
+    task: Annotated[str | None, typer.Option(help="task id; default: the first of the split")] = None,
+    split: Annotated[str, typer.Option(help="where the default task comes from")] = "train",
+    hint: Annotated[bool, typer.Option(help="print the expert's plan first")] = False,
+) -> None:
+    """Play an episode by hand in the terminal."""
+    from bipace.envs.registry import get_suite
+    from bipace.envs.terminal import play_in_terminal
+    from bipace.rollout.panel import panel_tasks
+
+    family = get_suite(suite)
+    play_in_terminal(family, task or panel_tasks(family, split)[0], hint=hint)
+
+
+@app.command()
+def recipes(as_json: Annotated[bool, typer.Option("--json", help="every recipe with its terms")] = False) -> None:
+    """List the estimators."""
+    from bipace.core.estimators import RECIPES, describe
+
+    if as_json:
+        print(json.dumps({name: describe(make()) for name, make in RECIPES.items()}, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("recipe", "what it computes", "options (credit.NAME=VALUE)")
+    for name, make in RECIPES.items():
+        table.add_row(name, (make.__doc__ or "").splitlines()[0], ", ".join(_options(make)))
+    Console().print(table)
+
+
+@app.command("config")
+def show_config(overrides: Overrides = None, config: ConfigFile = None) -> None:
+    """Show every configuration key with its value and what it means."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from bipace.train.config import describe_config, load_config
+
+    table = Table("key", "value", "meaning")
+    for row in describe_config(load_config(config, overrides or ())):
+        table.add_row(*row)
+    Console().print(table)
+
+
+@app.command()
+def imitate(
+    out: Annotated[Path, typer.Argument(help="folder for the new actor")],
+    suite: Annotated[str, typer.Option(help="environment")] = "textcraft",
+    size: Annotated[str, typer.Option(help="small (0.16 M parameters) or medium (1.05 M)")] = "small",
+    target: Annotated[float, typer.Option(help="stop at this success rate on the training panel")] = 0.35,
+    steps: Annotated[int, typer.Option(help="at most this many updates")] = 6000,
+    seed: Annotated[int, typer.Option()] = 0,
+) -> None:
+    """Make a small warm-started actor: tokenizer and model learn the suite's expert episodes.
+
+    This is how the shipped actors were made; the model card beside each names the exact command.
+    """
+    from bipace.cli.session import make_actor
+
+    make_actor(out, suite=suite, size=size, target=target, steps=steps, seed=seed)
+
+
+def _options(make: Any) -> list[str]:
+    import inspect
+
+    return [f"{p.name}={p.default}" for p in inspect.signature(make).parameters.values()]
+
+
+def main() -> None:
+    """Entry point: expected failures are one line on stderr, not a traceback."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (ValueError, FileNotFoundError, ModuleNotFoundError) as error:
+        _fail(str(error))
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            _fail(f"no space left on the disk while writing {error.filename or 'the run folder'}; the last complete "
+                  "checkpoint is whole: free some space and continue with --resume")  # fmt: skip
+        raise
+
+
+def _fail(message: str) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(2)

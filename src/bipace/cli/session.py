@@ -1,0 +1,264 @@
+"""What the command line runs: a training run with progress, table, picture and summary; an evaluation; a new actor."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from bipace.envs.registry import get_suite
+from bipace.policies.hf import Actor
+from bipace.report.curve import draw_curve, read_metrics
+from bipace.rollout.collect import Collector
+from bipace.rollout.panel import PanelResult, evaluate, panel_tasks
+from bipace.rollout.prompts import Chat
+from bipace.rollout.records import TokenSequence
+from bipace.train.actors import actor_folder, make_collector
+from bipace.train.checkpoint import write_json
+from bipace.train.config import Config, ConfigError, load_config
+from bipace.train.imitation import SIZES, demonstrate, encode, imitate, new_actor
+from bipace.train.loop import Run, train
+
+__all__ = ["evaluate_actor", "make_actor", "train_and_report"]
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, TextColumn("{task.fields[note]}"), console=console)
+
+
+def train_and_report(config: Config, folder: Path, *, resume: bool = False, install_seconds: float = 0.0) -> Run:
+    """Train with a progress bar; then the table, the curve and summary.json.
+
+    Args:
+        config: the run.
+        folder: where it goes.
+        resume: continue the run in the folder.
+        install_seconds: passed through to the summary.
+
+    Returns:
+        The finished run.
+    """
+    console = Console(stderr=True)
+    started = time.perf_counter()
+    with _progress(console) as progress:
+        bar = progress.add_task(config.estimator, total=config.run.iterations, note="warm start")
+
+        def show(run: Run, metrics: dict[str, float]) -> None:
+            note = f"success {metrics.get('episode/success_rate', 0.0):.0%}"
+            latest = [v for k, v in metrics.items() if k == f"val/{config.env.panel}/success"]
+            if latest:
+                progress.console.print(f"iteration {run.iteration:4d}  {config.env.panel} success {latest[0]:.1%}")
+            progress.update(bar, completed=run.iteration, note=note)
+
+        run = train(config, folder, resume=resume, on_iteration=show)
+    summary = summarize(run, {"install": install_seconds, "train": time.perf_counter() - started})
+    write_json(folder / "summary.json", summary)
+    panel = config.env.panel
+    draw_curve(
+        read_metrics(folder),
+        panel,
+        summary["panel"]["n"],
+        f"{run.suite.name}, {config.estimator}",
+        folder / "curve.png",
+    )
+    _print_summary(Console(), summary, folder)
+    return run
+
+
+def summarize(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
+    """The run in numbers: first and last validation of every panel, time, and BiPACE's share of an iteration."""
+    log = read_metrics(run.folder)
+    shares = [m["perf/bipace_share"] for m in log if "perf/bipace_share" in m]
+    panels = {name: _first_and_last(history) for name, history in run.validations.items()}
+    held_out = [name for name in run.config.env.held_out if name in panels]
+    return {
+        "recipe": run.config.estimator,
+        "suite": run.suite.name,
+        "iterations": run.iteration,
+        "panel": panels[run.config.env.panel],
+        "held_out": panels[held_out[0]] if held_out else None,
+        "panels": panels,
+        "seconds": seconds,
+        "bipace_share": float(np.median(shares)) if shares else 0.0,
+        "peak_memory_mb": max((m.get("perf/peak_memory_mb", 0.0) for m in log), default=0.0),
+        "iteration_seconds": float(
+            np.median([m["timing_s/iteration"] for m in log if "timing_s/iteration" in m] or [0])
+        ),
+    }
+
+
+def evaluate_actor(
+    actor: str, config: Path | None, overrides: Sequence[str], panels: list[str] | None, out: Path | None, quiet: bool
+) -> dict[str, Any]:
+    """Evaluate a folder on panels and print a table.
+
+    Args:
+        actor: a run folder (its config.toml is used unless another is given), checkpoint, model folder or shipped name.
+        config: a TOML file, or None.
+        overrides: section.key=value.
+        panels: names; default the config's panel and held-out panels.
+        out: JSONL file for all episodes, or None.
+        quiet: print nothing.
+
+    Returns:
+        Panel -> success, n, ci95 and success by family.
+    """
+    own = Path(actor) / "config.toml"
+    settings = load_config(config or (own if own.is_file() else None), overrides)
+    suite = get_suite(settings.env.suite)
+    model = Actor.load(actor_folder(actor), device=settings.actor.device)
+    collector = make_collector(settings, suite)
+    names = panels or [settings.env.panel, *settings.env.held_out]
+    tasks = {name: panel_tasks(suite, name) for name in names}
+    found: dict[str, Any] = {}
+    lines: list[str] = []
+    console = Console(stderr=True, quiet=quiet)
+    with _progress(console) as progress:
+        for name in names:
+            bar = progress.add_task(name, total=len(tasks[name]), note="")
+            result = evaluate(
+                model,
+                collector,
+                tasks[name],
+                temperature=settings.run.validation_temperature,
+                generator=torch.Generator(device=model.device).manual_seed(settings.run.seed),
+                progress=lambda episodes, bar=bar: progress.update(bar, completed=episodes),
+            )
+            found[name] = result.summary()
+            lines += [json.dumps({"panel": name, **t.to_json()}, ensure_ascii=False) for t in result.trajectories]
+    if out is not None:
+        out.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    if not quiet:
+        _print_panels(Console(), found)
+    return found
+
+
+def make_actor(
+    out: Path, *, suite: str, size: str, target: float, steps: int, seed: int, demonstrations: int = 20_000
+) -> dict[str, Any]:
+    """Train a small actor from a planner's episodes and write it with a model card.
+
+    Args:
+        out: the new folder.
+        suite: environment name.
+        size: a key of SIZES.
+        target: success rate on the training panel at which imitation stops.
+        steps: at most this many updates of 64 demonstrations.
+        seed: of weights and order.
+        demonstrations: training tasks shown, in split order.
+
+    Returns:
+        What the model card says, as numbers.
+
+    Raises:
+        ConfigError: unknown size; a folder that is not empty.
+    """
+    if size not in SIZES:
+        raise ConfigError(f"size: unknown {size!r}, expected one of {', '.join(SIZES)}")
+    if out.exists() and any(out.iterdir()):
+        raise ConfigError(f"{out}: is not empty; name a new folder")
+    family = get_suite(suite)
+    config = load_config(overrides=[f"env.suite={suite}"])
+    shown = list(demonstrate(family, panel_tasks(family, config.env.split)[:demonstrations], family.max_steps))
+    actor = new_actor(SIZES[size], shown, seed)
+    chat, end = Chat(actor.tokenizer), actor.end_token_ids[0]
+    sequences = [
+        s for d in shown if len((s := encode(chat, actor.tokenizer, d, end)).tokens) <= config.prompt.max_tokens
+    ]
+    collector = make_collector(config, family)
+    history: list[tuple[int, float]] = []
+    with _progress(Console(stderr=True)) as progress:
+        bar = progress.add_task("imitation", total=steps, note="")
+
+        def panel_success(step: int) -> bool:
+            result = _panel(actor, collector, config, panel_tasks(family, config.env.panel))
+            history.append((step, result.success))
+            progress.console.print(f"step {step:5d}  {config.env.panel} success {result.success:.1%}")
+            return result.success >= target
+
+        taken = imitate(
+            actor,
+            _batches(sequences, 64, np.random.default_rng(seed)),
+            steps=steps,
+            lr=3e-3,
+            micro_tokens=config.update.micro_tokens,
+            evaluate=panel_success,
+            evaluate_every=100,
+            progress=lambda step, loss: progress.update(bar, completed=step, note=f"loss {loss:.3f}"),
+        )
+    actor.save(out)
+    card = {
+        "command": f"bipace imitate OUT --suite {suite} --size {size} --target {target} --steps {steps} --seed {seed}",
+        "parameters": sum(p.numel() for p in actor.model.parameters()),
+        "demonstrations": len(sequences),
+        "updates": taken,
+        "panel": config.env.panel,
+        "success": history,
+    }
+    write_json(out / "imitation.json", card)
+    return card
+
+
+def _panel(actor: Actor, collector: Collector, config: Config, tasks: Sequence[str]) -> PanelResult:
+    generator = torch.Generator(device=actor.device).manual_seed(config.run.seed)
+    return evaluate(actor, collector, tasks, temperature=config.run.validation_temperature, generator=generator)
+
+
+def _batches(sequences: list[TokenSequence], size: int, random: np.random.Generator) -> Iterator[list[TokenSequence]]:
+    while True:
+        order = random.permutation(len(sequences))
+        for start in range(0, len(order) - size + 1, size):
+            yield [sequences[i] for i in order[start : start + size]]
+
+
+def _first_and_last(history: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    iterations = sorted(history, key=int)
+    first, last = history[iterations[0]], history[iterations[-1]]
+    return {
+        "warm_start": first["success"],
+        "final": last["success"],
+        "n": last["n"],
+        "ci95": last["ci95"],
+        "warm_start_ci95": first["ci95"],
+        "best": max(h["success"] for h in history.values()),
+        "family": last["family"],
+    }
+
+
+def _print_summary(console: Console, summary: dict[str, Any], folder: Path) -> None:
+    table = Table("panel", "tasks", "warm start", "final (95 % interval)", "gain")
+    for name, p in summary["panels"].items():
+        low, high = p["ci95"]
+        gain = 100 * (p["final"] - p["warm_start"])
+        table.add_row(
+            name,
+            str(p["n"]),
+            f"{p['warm_start']:.1%}",
+            f"{p['final']:.1%} ({low:.1%}-{high:.1%})",
+            f"{gain:+.1f} points",
+        )
+    console.print(table)
+    console.print(
+        f"{summary['recipe']}: {summary['iterations']} iterations, {summary['iteration_seconds']:.2f} s each, "
+        f"{summary['seconds']['train']:.0f} s in all; credit (labels, clusters, advantages) took "
+        f"{summary['bipace_share']:.2%} of an iteration; peak memory {summary['peak_memory_mb']:.0f} MB"
+    )
+    console.print(f"learning curve  {folder / 'curve.png'}\nrun folder      {folder}", highlight=False)
+
+
+def _print_panels(console: Console, found: dict[str, Any]) -> None:
+    table = Table("panel", "tasks", "success", "95 % interval", "by family")
+    for name, p in found.items():
+        low, high = p["ci95"]
+        families = ", ".join(f"{k} {v['success']:.1%}" for k, v in p["family"].items())
+        table.add_row(name, str(p["n"]), f"{p['success']:.1%}", f"{low:.1%}-{high:.1%}", families)
+    console.print(table)

@@ -1,0 +1,117 @@
+"""The choices inside a term: Q, V, the scale, and what happens when a step has no peer to be compared with.
+
+Each is a plain function of `Peers` returning [N] numbers, so that a reader's own choice is a function in the
+reader's own file. Notation, for step i in cluster C with n members, n_a of which took i's action: R_i is the return,
+C= the members with i's action (i included), C!= the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bipace.core import segments
+from bipace.core.steps import Bools, Floats, Ints
+
+__all__ = [
+    "Peers",
+    "cluster_mean",
+    "cluster_std",
+    "leave_one_out",
+    "never",
+    "no_diff_action",
+    "no_same_action_peer",
+    "no_scale",
+    "other_actions_mean",
+    "own_return",
+    "same_action_mean",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Peers:
+    """Every step with its return, its cluster and its action key.
+
+    Attributes:
+        returns: [N] float64.
+        cluster: [N] compact int labels.
+        action: [N] int labels of the action key.
+    """
+
+    returns: Floats
+    cluster: Ints
+    action: Ints
+
+    @cached_property
+    def cluster_action(self) -> Ints:
+        """[N] compact labels of (cluster, action)."""
+        return segments.pair(self.cluster, self.action)
+
+    @cached_property
+    def n(self) -> Ints:
+        """[N] members of the row's cluster."""
+        return segments.count(self.cluster)
+
+    @cached_property
+    def n_same(self) -> Ints:
+        """[N] members of the row's cluster with the row's action, itself included."""
+        return segments.count(self.cluster_action)
+
+    @cached_property
+    def mean(self) -> Floats:
+        """[N] mean return of the row's cluster."""
+        return segments.mean(self.returns, self.cluster)
+
+
+def own_return(peers: Peers) -> Floats:
+    """Q = R_i."""
+    return peers.returns
+
+
+def same_action_mean(peers: Peers) -> Floats:
+    """Q = mean of R over C= (BiPACE's q_style)."""
+    return segments.mean(peers.returns, peers.cluster_action)
+
+
+def cluster_mean(peers: Peers) -> Floats:
+    """V = mean of R over C (GRPO, GiGPO, BiPACE)."""
+    return peers.mean
+
+
+def leave_one_out(peers: Peers) -> Floats:
+    """V = mean of R over C without i (RLOO); the own return where i is alone, so that nothing is credited."""
+    return peers.mean - (peers.returns - peers.mean) / np.maximum(peers.n - 1, 1) * (peers.n > 1)
+
+
+def other_actions_mean(peers: Peers) -> Floats:
+    """V = mean of R over C!= (diff_peer); the own return where every member took i's action."""
+    same = segments.total(peers.returns - peers.mean, peers.cluster_action)
+    others = peers.n - peers.n_same
+    return np.where(others > 0, peers.mean - same / np.maximum(others, 1), peers.returns)
+
+
+def no_scale(peers: Peers) -> Floats:
+    """Divide by 1 (`mean_norm`)."""
+    return np.ones(len(peers.returns))
+
+
+def cluster_std(peers: Peers, ddof: int = 1, delta: float = 1e-6) -> Floats:
+    """Divide by sigma_C + delta (`mean_std_norm`): sample deviation (ddof 1) or population deviation (ddof 0)."""
+    return segments.std(peers.returns, peers.cluster, ddof) + delta
+
+
+def no_diff_action(peers: Peers) -> Bools:
+    """Fall back where the cluster holds one action only: there is no counterfactual to compare with."""
+    return peers.n_same == peers.n
+
+
+def no_same_action_peer(peers: Peers) -> Bools:
+    """Fall back where nobody else in the cluster took i's action: Q would be i's own return."""
+    return peers.n_same == 1
+
+
+def never(peers: Peers) -> Bools:
+    """Never fall back: a cluster with one action gives 0."""
+    return np.zeros(len(peers.returns), np.bool_)

@@ -1,0 +1,148 @@
+"""Clusterings: which steps of a prompt group are compared with each other.
+
+Each function maps a table to compact integer labels [N]. Two rows with one label are *peers*. No cluster ever spans
+two prompt groups. A clustering of your own is any function with this shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bipace.core import segments
+from bipace.core.greedy import Centroid, Form, greedy_cosine
+from bipace.core.steps import Ints, StepBatch
+
+__all__ = ["by_features", "by_history", "by_observation", "by_prompt_group", "by_similarity"]
+
+
+def by_prompt_group(batch: StepBatch) -> Ints:
+    """All steps (or, in a trajectory term, all trajectories) of one task instance are peers."""
+    return segments.compact(batch.task)
+
+
+def by_observation(batch: StepBatch) -> Ints:
+    """Peers saw the same observation in the same prompt group (GiGPO's anchor states, arXiv 2505.10978, Eq. 6)."""
+    return segments.pair(batch.task, batch.observation)
+
+
+def by_history(batch: StepBatch, k: int = 1) -> Ints:
+    """Peers share their last k observations, the current one included (HGPO, arXiv 2602.22817).
+
+    k = 1 is `by_observation`. A step with fewer than k observations behind it (t < k - 1) is a cluster of its own.
+
+    Raises:
+        ValueError: k below 1.
+    """
+    if k < 1:
+        raise ValueError(f"k: {k}, expected a history of at least 1 observation")
+    if not len(batch):
+        return np.zeros(0, np.int64)
+    order = batch.order()
+    observation, labels = batch.observation[order], by_observation(batch)[order]
+    for back in range(1, k):
+        # Inside one trajectory the row `back` places earlier is the step `back` steps earlier; the rows for which
+        # that is not so have t < back and are set apart below.
+        labels = segments.pair(labels, np.roll(observation, back))
+    out = np.empty(len(batch), np.int64)
+    out[order] = labels
+    short = np.flatnonzero(batch.t < k - 1)
+    out[short] = len(batch) + np.arange(len(short))
+    return segments.compact(out)
+
+
+def by_similarity(batch: StepBatch, ratio: float = 0.95) -> Ints:
+    """Peers have similar observation text: a step joins the first cluster whose leader is similar enough.
+
+    Similarity is difflib's ratio (GiGPO's public code: >= 0.95, first match, the leader never moves). Visit order:
+    (trajectory, t) within the prompt group.
+
+    Raises:
+        ValueError: the table carries no texts, or ratio outside [0, 1].
+    """
+    if batch.texts is None:
+        raise ValueError("texts: None, but by_similarity compares observation texts; build the table with text")
+    if not 0.0 <= ratio <= 1.0:
+        raise ValueError(f"ratio: {ratio}, expected a similarity in [0, 1]")
+    labels = np.empty(len(batch), np.int64)
+    leaders: list[int] = []
+    known: dict[tuple[int, int], int] = {}
+    first_leader, task = 0, 0
+    for row in batch.order().tolist():
+        if not leaders or batch.task[row] != task:
+            task, first_leader = int(batch.task[row]), len(leaders)
+        observation = int(batch.observation[row])
+        key = (task, observation)
+        if key not in known:
+            match = _first_similar(batch.texts, leaders, first_leader, observation, ratio)
+            known[key] = match
+            if match == len(leaders):
+                leaders.append(observation)
+        labels[row] = known[key]
+    return segments.compact(labels)
+
+
+def by_features(
+    batch: StepBatch, eps: float = 0.1, centroid: Centroid = "mean", whiten: int = 0, form: Form = "gram"
+) -> Ints:
+    """Peers have nearby feature vectors: greedy cosine clustering per prompt group (BiGPO, arXiv 2606.25556).
+
+    Steps are visited by (trajectory, t). Each joins the cluster with the nearest centroid if 1 - u.v <= eps (+ 1e-6),
+    else opens a new one; ties go to the oldest cluster. A zero vector is at distance 1 from everything. eps = 0 with
+    one-hot identity features gives `by_observation` exactly.
+
+    Args:
+        batch: the table with features [N, D].
+        eps: cosine radius in [0, 2]. Paper: 0.05 (Qwen2.5-1.5B, layer -12), 0.10 (7B, layer -8).
+        centroid: "mean" (re-normalised running mean of the members [our decision]) or "leader" (the first member).
+        whiten: leading principal directions removed from the batch's unit features before clustering (0 or 3;
+            a few large directions squeeze raw cosines). The mean is removed with them.
+        form: "gram" (one matrix product a group, then a pass over the small matrix) or "plain" (a product a step).
+            Both give the same labels.
+
+    Returns:
+        [N] compact labels.
+
+    Raises:
+        ValueError: no features in the table; eps outside [0, 2]; whiten < 0 or not below D; an unknown switch.
+    """
+    if batch.features is None:
+        raise ValueError("features: None, but by_features compares feature vectors; capture hidden states first")
+    if not 0.0 <= eps <= 2.0:
+        raise ValueError(f"eps: {eps}, expected a cosine distance in [0, 2]")
+    features = remove_directions(batch.features, whiten) if whiten else batch.features
+    labels = np.empty(len(batch), np.int64)
+    order = batch.order()
+    task = batch.task[order]
+    used = 0
+    for rows in np.split(order, np.flatnonzero(np.diff(task)) + 1) if len(batch) else ():
+        found = greedy_cosine(features[rows], eps, centroid, form)
+        labels[rows] = found + used
+        used += int(found.max()) + 1
+    return segments.compact(labels)
+
+
+def remove_directions(features: NDArray[np.float32], directions: int) -> NDArray[np.float32]:
+    """Unit features [N, D] without their mean and their leading principal directions, float32.
+
+    Raises:
+        ValueError: directions < 0 or >= D.
+    """
+    if not 0 <= directions < features.shape[1]:
+        raise ValueError(f"whiten: {directions}, expected 0 <= directions < {features.shape[1]} (the feature width)")
+    norm = np.linalg.norm(features, axis=1, keepdims=True)
+    unit = np.divide(features, norm, out=np.zeros_like(features), where=norm > 0)
+    unit = unit - unit.mean(axis=0, dtype=np.float64).astype(np.float32)
+    # eigh of the small D x D covariance: N can be large, D is the hidden width.
+    top = np.linalg.eigh((np.transpose(unit) @ unit).astype(np.float64))[1][:, ::-1][:, :directions].astype(np.float32)
+    return unit - (unit @ top) @ np.transpose(top)
+
+
+def _first_similar(texts: Sequence[str], leaders: list[int], first: int, observation: int, ratio: float) -> int:
+    for index in range(first, len(leaders)):
+        if SequenceMatcher(None, texts[leaders[index]], texts[observation]).ratio() >= ratio:
+            return index
+    return len(leaders)

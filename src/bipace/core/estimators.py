@@ -1,0 +1,343 @@
+"""The published methods as recipes: each a few choices over the same parts.
+
+| recipe | trajectory term | step term |
+|---|---|---|
+| dr_grpo / grpo | group mean, without / with division by the group's deviation | none |
+| rloo | leave-one-out mean | none |
+| gigpo | as grpo | same observation: R - cluster mean |
+| hgpo | none (`base_group` adds it) | blend over k of: same last k observations |
+| bigpo | as grpo | near hidden state: R - cluster mean |
+| diff_peer | as grpo | near hidden state: R - mean of the other actions |
+| bipace | as grpo | near hidden state: mean of the same action - cluster mean |
+
+Switches that several recipes share:
+    mode: "mean_std_norm" divides both levels by their sample deviation + 1e-6 (GiGPO on ALFWorld), "mean_norm"
+        divides neither (GiGPO on WebShop).
+    w: weight of the step term; 1 in every published run.
+    gamma: discount of the return-to-go; 0.95.
+    habits: "paper", or "verl_agent" for parity with that public code: trajectory statistics over step rows (long
+        episodes weigh more), a lone trajectory keeps its raw return, penalties enter the returns.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from bipace.core.advantages import Blend, Clustering, Recipe, Return, Term
+from bipace.core.baselines import (
+    Peers,
+    cluster_mean,
+    cluster_std,
+    leave_one_out,
+    never,
+    no_diff_action,
+    no_same_action_peer,
+    no_scale,
+    other_actions_mean,
+    own_return,
+    same_action_mean,
+)
+from bipace.core.clustering import by_features, by_history, by_observation, by_prompt_group, by_similarity
+from bipace.core.greedy import Centroid
+from bipace.core.returns import less_penalty, return_to_go, trajectory_return
+from bipace.core.steps import Floats
+
+__all__ = [
+    "RECIPES",
+    "bigpo",
+    "bipace",
+    "describe",
+    "diff_peer",
+    "dr_grpo",
+    "gigpo",
+    "grpo",
+    "hgpo",
+    "recipe",
+    "rloo",
+]
+
+Mode = Literal["mean_std_norm", "mean_norm"]
+Habits = Literal["paper", "verl_agent"]
+Fallback = Literal["no_diff_action", "no_same_action_peer", "never"]
+
+_FALLBACKS = {"no_diff_action": no_diff_action, "no_same_action_peer": no_same_action_peer, "never": never}
+_SCALES: dict[str, Callable[[Peers], Floats]] = {"mean_std_norm": cluster_std, "mean_norm": no_scale}
+
+
+def grpo(habits: Habits = "paper") -> Recipe:
+    """A(tau) = (R(tau) - mu_p) / (sigma_p + 1e-6), mu and sigma (ddof 1) over the group's trajectories.
+
+    Source: DeepSeekMath, arXiv 2402.03300; BiPACE Eq. 1. A lone trajectory gives 0.
+    """
+    return _recipe("grpo", _trajectory_term("mean_std_norm", habits), habits=habits)
+
+
+def dr_grpo(habits: Habits = "paper") -> Recipe:
+    """A(tau) = R(tau) - mu_p. Source: Dr. GRPO, arXiv 2503.20783. A lone trajectory gives 0."""
+    return _recipe("dr_grpo", _trajectory_term("mean_norm", habits), habits=habits)
+
+
+def rloo(habits: Habits = "paper") -> Recipe:
+    """A(tau) = R(tau) - mean of the others = n/(n-1) (R(tau) - mu_p). Source: RLOO, arXiv 2402.14740. Lone: 0."""
+    return _recipe("rloo", _trajectory_term("mean_norm", habits, leave_one_out), habits=habits)
+
+
+def gigpo(
+    w: float = 1.0,
+    gamma: float = 0.95,
+    mode: Mode = "mean_std_norm",
+    similarity: float | None = None,
+    habits: Habits = "paper",
+) -> Recipe:
+    """Trajectory term + w * (R_i - mu_C) / (sigma_C + 1e-6), C = same observation in the prompt group.
+
+    Source: GiGPO, arXiv 2505.10978; BiPACE Eq. 2. A step alone with its observation gives 0 in the second term.
+    `similarity` (0.95 in the public code) groups by difflib ratio instead of equality.
+    """
+    clusters: Clustering = by_observation if similarity is None else partial(by_similarity, ratio=similarity)
+    step = _step_term(clusters, w=w, gamma=gamma, mode=mode, habits=habits)
+    return _recipe("gigpo", _trajectory_term(mode, habits), step, habits=habits)
+
+
+def hgpo(
+    history: int = 2,
+    alpha: float = 1.0,
+    weight_offset: float = 1.0,
+    gamma: float = 0.95,
+    mode: Mode = "mean_std_norm",
+    base_group: bool = False,
+    habits: Habits = "paper",
+) -> Recipe:
+    """Sum over k = 1..history+1 of weights (k + weight_offset)^alpha times (R_i - mu_k) / (sigma_k + 1e-6).
+
+    Level k compares steps whose last k observations are equal. A level that says exactly 0 about a step (nobody to
+    compare with, or an equal return) is left out and the weights are normalised over what is left; a step with no
+    level left gets 0. sigma is the population deviation (ddof 0). `base_group` adds the trajectory term (`grpo`, or
+    `dr_grpo` under mean_norm: whole returns, sample deviation) as one more level, with k = 0. Source: HGPO,
+    arXiv 2602.22817 and its public code; the paper counts k from 0: weight_offset = 0.
+
+    Raises:
+        ValueError: history below 0.
+    """
+    if history < 0:
+        raise ValueError(f"history: {history}, expected >= 0 past observations")
+    scale = partial(cluster_std, ddof=0) if mode == "mean_std_norm" else _SCALES[_known("mode", mode, _SCALES)]
+    returns = _returns(partial(return_to_go, gamma=gamma), habits)
+    levels = {k: Term(returns, partial(by_history, k=k), scale=scale) for k in range(1, history + 2)}
+    if base_group:
+        levels[0] = _trajectory_term(mode, habits)
+    weights = tuple(float((k + weight_offset) ** alpha) for k in levels)
+    return _recipe("hgpo", Blend(tuple(levels.values()), weights), habits=habits)
+
+
+def bigpo(
+    w: float = 1.0,
+    gamma: float = 0.95,
+    mode: Mode = "mean_std_norm",
+    eps: float = 0.1,
+    centroid: Centroid = "mean",
+    whiten: int = 0,
+    habits: Habits = "paper",
+) -> Recipe:
+    """GiGPO with clusters of hidden states: the state side of BiPACE alone (arXiv 2606.25556). See `by_features`."""
+    clusters = partial(by_features, eps=eps, centroid=centroid, whiten=whiten)
+    step = _step_term(clusters, w=w, gamma=gamma, mode=mode, habits=habits)
+    return _recipe("bigpo", _trajectory_term(mode, habits), step, habits=habits)
+
+
+def diff_peer(
+    w: float = 1.0,
+    gamma: float = 0.95,
+    mode: Mode = "mean_std_norm",
+    eps: float = 0.1,
+    centroid: Centroid = "mean",
+    whiten: int = 0,
+    fallback: Fallback = "no_diff_action",
+    clusters: Literal["features", "observation"] = "features",
+    habits: Habits = "paper",
+) -> Recipe:
+    """Trajectory term + w * (R_i - mean of R over the cluster's other actions).
+
+    In a state-homogeneous cluster its expectation is (Q(a) - V) / (1 - pi(a)). Name from arXiv 2606.25556, form
+    [our decision]. A step alone gives 0; a cluster with one action falls back to leave-one-out (see `bipace`).
+    """
+    step = _step_term(
+        _local(clusters, eps, centroid, whiten), w=w, gamma=gamma, mode=mode, habits=habits,
+        v=other_actions_mean, fallback=fallback,
+    )  # fmt: skip
+    return _recipe("diff_peer", _trajectory_term(mode, habits), step, habits=habits)
+
+
+def bipace(
+    w: float = 1.0,
+    gamma: float = 0.95,
+    mode: Mode = "mean_std_norm",
+    eps: float = 0.1,
+    centroid: Centroid = "mean",
+    whiten: int = 0,
+    fallback: Fallback = "no_diff_action",
+    clusters: Literal["features", "observation"] = "features",
+    habits: Habits = "paper",
+) -> Recipe:
+    """Trajectory term + w * (Qhat - Vhat): mean return of the same action's peers less the cluster's mean.
+
+    Source: BiPACE_Q, arXiv 2606.25556. Over a cluster the values sum to 0; in a state-homogeneous cluster of n draws
+    their expectation is (1 - 1/n) (Q(a) - V). A step alone gives 0.
+
+    Args:
+        w: weight of the step term.
+        gamma: discount of the return-to-go.
+        mode: division by deviations, at both levels. The sources leave the step level open; we follow GiGPO's mode.
+        eps: cosine radius of a cluster.
+        centroid: running mean of the members, or the first member [our decision: mean].
+        whiten: leading principal directions removed from the features; 0 in the paper.
+        fallback: where leave-one-out, R_i - mean of the other members, takes over: "no_diff_action" (every member
+            took one action) [our decision], "no_same_action_peer" (nobody else took i's action), or "never".
+        clusters: "features", or "observation" for the action side alone.
+        habits: "paper" or "verl_agent".
+    """
+    step = _step_term(
+        _local(clusters, eps, centroid, whiten), w=w, gamma=gamma, mode=mode, habits=habits,
+        q=same_action_mean, fallback=fallback,
+    )  # fmt: skip
+    return _recipe("bipace", _trajectory_term(mode, habits), step, habits=habits)
+
+
+RECIPES: dict[str, Callable[..., Recipe]] = {
+    f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace)
+}
+
+
+def recipe(name: str, **options: Any) -> Recipe:
+    """A recipe by name, or a user's own from `module:function` or `path/to/file.py:function`.
+
+    Args:
+        name: a key of RECIPES, or where to find a function that returns a `Recipe`.
+        options: its keyword arguments.
+
+    Raises:
+        ValueError: unknown recipe or option, naming the nearest known one; a function that returns no Recipe.
+    """
+    factory = _load(name) if ":" in name else RECIPES[_known("recipe", name, RECIPES)]
+    known = inspect.signature(factory).parameters
+    for option in options:
+        _known(f"{name} option", option, known)
+    made = factory(**options)
+    if not isinstance(made, Recipe):  # pyright: ignore[reportUnnecessaryIsInstance]  (a user's own function)
+        raise ValueError(f"recipe {name}: returned {type(made).__name__}, expected a bipace Recipe")
+    return made
+
+
+def needs_features(made: Recipe) -> bool:
+    """True where a term clusters by features, so that hidden states must be captured."""
+    return any(getattr(t.clusters, "func", t.clusters) is by_features for t in made.terms)
+
+
+def has_step_term(made: Recipe) -> bool:
+    """True where some term compares steps rather than trajectories."""
+    return any(t.unit == "step" for t in made.terms)
+
+
+def describe(made: Recipe) -> dict[str, Any]:
+    """A recipe as JSON: every term with the names and options of its parts."""
+
+    def part(function: Any) -> Any:
+        if isinstance(function, partial):
+            options = {k: part(v) if callable(v) else v for k, v in function.keywords.items()}
+            return {"name": function.func.__name__, **options}
+        return {"name": function.__name__}
+
+    def term(t: Term) -> dict[str, Any]:
+        parts = {k: part(getattr(t, k)) for k in ("returns", "clusters", "q", "v", "scale", "fallback")}
+        return {**parts, "weight": t.weight, "unit": t.unit, "lone": t.lone}
+
+    parts = [
+        {"blend": [term(t) for t in p.terms], "weights": p.weights, "weight": p.weight}
+        if isinstance(p, Blend)
+        else term(p)
+        for p in made.parts
+    ]
+    return {"name": made.name, "terms": parts, "penalty": made.penalty}
+
+
+def _recipe(name: str, *parts: Term | Blend, habits: Habits) -> Recipe:
+    return Recipe(name, parts, "in_return" if habits == "verl_agent" else "own_row")
+
+
+def _trajectory_term(mode: Mode, habits: Habits, v: Callable[[Peers], Floats] = cluster_mean) -> Term:
+    _known("habits", habits, ("paper", "verl_agent"))
+    scale = _SCALES[_known("mode", mode, _SCALES)]
+    returns = _returns(trajectory_return, habits)
+    if habits == "verl_agent":
+        return Term(returns, by_prompt_group, v=v, scale=scale, unit="step", lone="raw")
+    return Term(returns, by_prompt_group, v=v, scale=scale, unit="trajectory")
+
+
+def _step_term(
+    clusters: Clustering,
+    *,
+    w: float,
+    gamma: float,
+    mode: Mode,
+    habits: Habits,
+    q: Callable[[Peers], Floats] = own_return,
+    v: Callable[[Peers], Floats] = cluster_mean,
+    fallback: Fallback = "never",
+) -> Term:
+    return Term(
+        _returns(partial(return_to_go, gamma=gamma), habits),
+        clusters,
+        q=q,
+        v=v,
+        scale=_SCALES[_known("mode", mode, _SCALES)],
+        fallback=_FALLBACKS[_known("fallback", fallback, _FALLBACKS)],
+        weight=w,
+    )
+
+
+def _local(clusters: str, eps: float, centroid: Centroid, whiten: int) -> Clustering:
+    _known("clusters", clusters, ("features", "observation"))
+    return (
+        by_observation if clusters == "observation" else partial(by_features, eps=eps, centroid=centroid, whiten=whiten)
+    )
+
+
+def _returns(returns: Return, habits: Habits) -> Return:
+    return partial(less_penalty, returns=returns) if habits == "verl_agent" else returns
+
+
+def _known(what: str, value: str, known: Any) -> str:
+    if value not in known:
+        near = difflib.get_close_matches(str(value), list(known), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{what}: unknown {value!r}{hint} Known: {', '.join(known)}")
+    return value
+
+
+def _load(where: str) -> Callable[..., Recipe]:
+    """A function from `module:function` or `file.py:function`: the user's own code, run because the user named it."""
+    place, _, attribute = where.rpartition(":")
+    if place.endswith(".py"):
+        path = Path(place)
+        spec = importlib.util.spec_from_file_location(path.stem, path) if path.is_file() else None
+        if spec is None or spec.loader is None:
+            raise ValueError(f"recipe: no file {place}; give path/to/file.py:function")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    else:
+        try:
+            module = importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"recipe: cannot import {place!r} ({error}); give module:function or file.py:function"
+            ) from error
+    if not callable(getattr(module, attribute, None)):
+        raise ValueError(f"recipe: {place} has no function {attribute!r}")
+    return getattr(module, attribute)

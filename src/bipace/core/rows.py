@@ -1,0 +1,146 @@
+"""From raw rows to a valid `StepBatch`: what may not enter an estimator is dropped here, and counted.
+
+Engines hand over rows that are padding, aborted, or carry a reward of None. A trajectory with one such row is
+dropped whole, its siblings keep their own statistics, and `Rows.scatter` writes zero advantage on what was dropped.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bipace.core.labels import label
+from bipace.core.steps import Bools, Floats, Ints, StepBatch
+
+__all__ = ["DroppedRowsWarning", "Rows", "build_batch"]
+
+
+class DroppedRowsWarning(UserWarning):
+    """Trajectories were left out of the table; the message says how many and why."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table and where its rows came from.
+
+    Attributes:
+        batch: the valid table, M rows.
+        kept: [M] the raw row each table row came from.
+        n: number of raw rows.
+        dropped: reason -> number of raw rows dropped for it.
+    """
+
+    batch: StepBatch
+    kept: Ints
+    n: int
+    dropped: dict[str, int]
+
+    def scatter(self, values: Floats) -> Floats:
+        """[M] values of the table -> [n] values of the raw rows; dropped rows get 0."""
+        out = np.zeros(self.n)
+        out[self.kept] = values
+        return out
+
+
+def build_batch(
+    *,
+    task: Sequence[object],
+    trajectory: Sequence[object],
+    t: Sequence[int],
+    reward: Sequence[float | None],
+    observation: Sequence[object],
+    action: Sequence[object],
+    terminated: Sequence[bool] | None = None,
+    truncated: Sequence[bool] | None = None,
+    features: NDArray[Any] | None = None,
+    penalty: Sequence[float] | None = None,
+    padding: Sequence[bool] | None = None,
+    aborted: Sequence[bool] | None = None,
+    strict: bool = False,
+) -> Rows:
+    """Label values, drop what is no data, validate the rest.
+
+    Args:
+        task: prompt group of each row, any value.
+        trajectory: trajectory of each row, any value; the same name under two tasks is two trajectories.
+        t: step index within the trajectory, from 0.
+        reward: reward of the step; None, NaN or infinity drops the whole trajectory.
+        observation: what the agent saw, any value (text, dict, array, None).
+        action: the action key, any value.
+        terminated: True where the environment ended the episode; default all False.
+        truncated: True where a horizon ended it; default all False.
+        features: [N, D] state features; a non-finite vector drops the whole trajectory.
+        penalty: [N] cost of the step's own row.
+        padding: True on rows copied to fill a batch: dropped row by row.
+        aborted: True on rows of rollouts that failed: drops the whole trajectory.
+        strict: raise instead of dropping for a non-finite reward or feature.
+
+    Returns:
+        The table and the mapping back. No rows left gives an empty table.
+
+    Raises:
+        ValueError: a column of another length; strict and non-finite; what StepBatch refuses (gaps, duplicates).
+    """
+    n = len(task)
+    columns = {"trajectory": trajectory, "t": t, "reward": reward, "observation": observation, "action": action}
+    optional = {
+        "terminated": terminated,
+        "truncated": truncated,
+        "features": features,
+        "penalty": penalty,
+        "padding": padding,
+        "aborted": aborted,
+    }
+    for name, column in {**columns, **{k: v for k, v in optional.items() if v is not None}}.items():
+        if len(column) != n:
+            raise ValueError(f"{name}: {len(column)} entries, expected {n}, one per row as in task")
+    task_label = label(task)[0]
+    trajectory_label = label(list(zip(task_label.tolist(), trajectory, strict=True)))[0]
+    rewards = np.array([np.nan if r is None else float(r) for r in reward], np.float64)
+    keep = ~_mask(padding, n)
+    dropped = {"padding": int(n - keep.sum())}
+    bad: dict[str, Bools] = {"aborted": _mask(aborted, n), "non-finite reward": ~np.isfinite(rewards)}
+    if features is not None:
+        bad["non-finite features"] = np.asarray(~np.isfinite(np.asarray(features)).all(axis=-1))
+    for reason, rows in bad.items():
+        whole = np.isin(trajectory_label, trajectory_label[rows & keep]) & keep
+        if strict and reason != "aborted" and whole.any():
+            row = int(np.flatnonzero(rows & keep)[0])
+            raise ValueError(f"{reason.split()[1]}: non-finite at row {row}; drop its trajectory or pass strict=False")
+        dropped[reason] = int(whole.sum())
+        keep &= ~whole
+    _warn(dropped, strict_reasons=("non-finite reward", "non-finite features"))
+    kept = np.flatnonzero(keep).astype(np.int64)
+    rows_kept: list[int] = kept.tolist()
+    observation_label, distinct = label([observation[i] for i in rows_kept])
+    texts = [v for v in distinct if isinstance(v, str)]
+    batch = StepBatch(
+        task=task_label[kept],
+        trajectory=trajectory_label[kept],
+        t=np.asarray(t, np.int64)[kept],
+        reward=rewards[kept],
+        terminated=_mask(terminated, n)[kept],
+        truncated=_mask(truncated, n)[kept],
+        observation=observation_label,
+        action=label([action[i] for i in rows_kept])[0],
+        features=None if features is None else np.asarray(features)[kept],
+        penalty=None if penalty is None else np.asarray(penalty, np.float64)[kept],
+        texts=texts if len(texts) == len(distinct) else None,
+    )
+    return Rows(batch, kept, n, {reason: rows for reason, rows in dropped.items() if rows})
+
+
+def _mask(values: Sequence[bool] | None, n: int) -> Bools:
+    return np.zeros(n, np.bool_) if values is None else np.asarray(values, np.bool_)
+
+
+def _warn(dropped: dict[str, int], strict_reasons: tuple[str, ...]) -> None:
+    for reason in strict_reasons:
+        if dropped.get(reason):
+            message = f"{dropped[reason]} rows dropped with their trajectories: {reason}; they get advantage 0"
+            warnings.warn(message, DroppedRowsWarning, stacklevel=3)

@@ -1,0 +1,68 @@
+"""Count, total, mean and standard deviation per label, written back to rows: the only group arithmetic.
+
+Labels are compact integers 0..K-1 (`compact` makes them). Every function takes [N] arrays and returns an [N]
+array holding each row's own segment's statistic. The mean is taken relative to one member, so a segment of
+equal values has exactly that mean and exactly zero deviation: rounding never becomes an advantage.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bipace.core.steps import Bools, Floats, Ints
+
+__all__ = ["compact", "constant", "count", "first_rows", "mean", "pair", "std", "total"]
+
+
+def compact(labels: NDArray[Any]) -> Ints:
+    """Rename labels to 0..K-1, keeping their sort order. Empty in, empty out."""
+    return np.ravel(np.unique(labels, return_inverse=True)[1]).astype(np.int64)
+
+
+def pair(a: Ints, b: Ints) -> Ints:
+    """Compact labels of the pairs (a_i, b_i): equal exactly where both parts are equal."""
+    if not len(a):
+        return np.zeros(0, np.int64)
+    return compact(compact(a) * np.int64(len(b)) + compact(b))
+
+
+def first_rows(labels: Ints) -> Ints:
+    """The first row index of each label, in label order: one representative row a segment, [K]."""
+    return np.unique(labels, return_index=True)[1].astype(np.int64)
+
+
+def count(labels: Ints) -> Ints:
+    """Members of each row's segment, >= 1."""
+    return np.bincount(labels)[labels].astype(np.int64) if len(labels) else np.zeros(0, np.int64)
+
+
+def total(values: Floats, labels: Ints) -> Floats:
+    """Sum over each row's segment."""
+    return np.bincount(labels, weights=values).astype(np.float64)[labels] if len(labels) else np.zeros(0)
+
+
+def mean(values: Floats, labels: Ints) -> Floats:
+    """Mean over each row's segment; exact for a segment of equal values; a lone row's mean is itself."""
+    reference = _reference(values, labels)
+    return reference + total(values - reference, labels) / count(labels)
+
+
+def std(values: Floats, labels: Ints, ddof: int = 1) -> Floats:
+    """Standard deviation over each row's segment, sqrt(sum (x - mean)^2 / (n - ddof)); 0 where n <= ddof."""
+    n = count(labels)
+    squares = total((values - mean(values, labels)) ** 2, labels)
+    return np.sqrt(squares / np.maximum(n - ddof, 1)) * (n > ddof)
+
+
+def constant(values: Floats, labels: Ints) -> Bools:
+    """True on the rows of segments whose members all hold one value."""
+    return total((values != _reference(values, labels)).astype(np.float64), labels) == 0
+
+
+def _reference(values: Floats, labels: Ints) -> Floats:
+    if not len(labels):
+        return np.zeros(0)
+    return values[first_rows(labels)][labels]

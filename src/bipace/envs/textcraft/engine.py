@@ -1,0 +1,179 @@
+"""The rules of play: what a command means, and an episode.
+
+A command's meaning depends on its text alone, so it is compiled once and remembered; what depends on the inventory is
+only whether there is enough. A step is then a look-up and a few additions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from bipace.envs.base import Turn
+from bipace.envs.textcraft.recipes import Ingredient, Recipe, RecipeBook, load_recipe_book, spoken_name
+
+__all__ = ["TextCraft"]
+
+REMEMBERED_COMMANDS = 65536
+LONGEST_REMEMBERED = 256  # characters; longer text is untrusted noise and not worth keeping
+COUNT_DIGITS = 9  # Python refuses to read integers of several thousand digits; nine are more than any recipe needs
+
+CRAFT = re.compile(r"craft (.*) using (.*)")
+GET = re.compile(r"get ([0-9]+) (.*)")
+COUNTED = re.compile(r"([0-9]+) (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """A compiled command.
+
+    Attributes:
+        turn: the answer where the inventory holds `spent`.
+        gained: the item added; nothing is taken or added where `count` is 0.
+        count: how many of it.
+        spent: the items and counts taken.
+        lacking: the answer where the inventory does not hold `spent`; None where nothing is spent.
+        crafts: True for a craft, which may reach the goal.
+    """
+
+    turn: Turn
+    gained: str = ""
+    count: int = 0
+    spent: tuple[tuple[str, int], ...] = ()
+    lacking: Turn | None = None
+    crafts: bool = False
+
+
+_INVENTORY = _Command(Turn("Inventory: You are not carrying anything."))
+
+
+class _CommandError(Exception):
+    """The command means nothing; the message is the observation."""
+
+
+class TextCraft:
+    """One episode at a time of the crafting game: an `Environment` of `bipace.envs.base`.
+
+    Attributes:
+        inventory: item id -> count, always positive, in the order the items were first held.
+        goal: the item id to craft; empty before the first reset.
+    """
+
+    __slots__ = ("_open", "goal", "inventory")
+
+    def __init__(self, open_task: Callable[[str], tuple[str, Turn]]) -> None:
+        """`open_task` gives a task's goal and its first Turn, and raises UnknownTask."""
+        self._open = open_task
+        self.goal = ""
+        self.inventory: dict[str, int] = {}
+
+    def reset(self, task: str) -> Turn:
+        """Begin the task with an empty inventory. Raises UnknownTask (the episode in play is then untouched)."""
+        self.goal, turn = self._open(task)
+        self.inventory = {}
+        return turn
+
+    def step(self, action: str) -> Turn:
+        """Apply one command; surrounding white space is ignored. Text that means nothing is a Turn with valid=False."""
+        text = action.strip()
+        command = _remembered(text) if len(text) <= LONGEST_REMEMBERED else _compile(text)
+        inventory = self.inventory
+        if command.lacking is not None:
+            for item, count in command.spent:
+                if inventory.get(item, -1) < count:
+                    return command.lacking
+        if not command.count:
+            return self._listing() if command is _INVENTORY else command.turn
+        for item, count in command.spent:
+            inventory[item] -= count
+            if not inventory[item]:
+                del inventory[item]
+        inventory[command.gained] = inventory.get(command.gained, 0) + command.count
+        if command.crafts and command.gained == self.goal:
+            return Turn(command.turn.observation, reward=1.0, terminated=True, won=True)
+        return command.turn
+
+    def copy(self) -> TextCraft:
+        """An independent episode in the same state."""
+        twin = TextCraft(self._open)
+        twin.goal = self.goal
+        twin.inventory = self.inventory.copy()
+        return twin
+
+    def _listing(self) -> Turn:
+        if not self.inventory:
+            return _INVENTORY.turn
+        held = "".join(f"[{spoken_name(item)}] ({count}) " for item, count in self.inventory.items())
+        return Turn(f"Inventory: {held}")
+
+
+def _compile(text: str) -> _Command:
+    book = load_recipe_book()
+    try:
+        if match := CRAFT.match(text):
+            return _compile_craft(book, match[1], match[2])
+        if match := GET.match(text):
+            return _compile_get(book, match[1], match[2])
+        if text.startswith("inventory"):
+            return _INVENTORY
+        raise _CommandError(f"Could not execute {text}")
+    except _CommandError as failure:
+        return _Command(Turn(str(failure), valid=False))
+
+
+_remembered = lru_cache(maxsize=REMEMBERED_COMMANDS)(_compile)
+
+
+def _compile_get(book: RecipeBook, digits: str, spoken: str) -> _Command:
+    item = _item_id(spoken)
+    count = int(digits) if len(digits) <= COUNT_DIGITS else 0
+    if not count or not book.is_gettable(item):
+        raise _CommandError(f"Could not find {spoken}")
+    return _Command(Turn(f"Got {count} {spoken}"), gained=item, count=count)
+
+
+def _compile_craft(book: RecipeBook, made: str, using: str) -> _Command:
+    wanted, count = _counted(made) if COUNTED.match(made) else (_item_id(made), 1)
+    named = [_counted(part.strip()) for part in using.split(",")]
+    tag, item = (wanted, None) if wanted in book.tags else (None, wanted)
+    lacking = Turn(f"Could not find enough items to craft {item}", valid=False)
+    if any(name in book.tags for name, _ in named):
+        return _Command(lacking)
+    spent: dict[str, int] = {}
+    for name, needed in named:
+        spent[name] = spent.get(name, 0) + needed
+    recipe = next((recipe for recipe in book.by_item.get(wanted, ()) if _matches(book, recipe, named)), None)
+    if recipe is None:
+        shown = f"ItemTagWithCount(item_tag=ItemTag(tag={tag!r}, item_id={item!r}), count={count})"
+        turn = Turn(f"Could not find a valid recipe for {shown}", valid=False)
+        return _Command(turn, spent=tuple(spent.items()), lacking=lacking)
+    turn = Turn(f"Crafted {recipe.count} {recipe.output}")
+    return _Command(turn, recipe.output, recipe.count, tuple(spent.items()), lacking, crafts=True)
+
+
+def _matches(book: RecipeBook, recipe: Recipe, named: list[tuple[str, int]]) -> bool:
+    """True when the named inputs are the recipe's, one for one and in its counts."""
+    left = list(named)
+    for part in recipe.inputs:
+        found = next((entry for entry in left if _serves(book, part, entry[0])), None)
+        if found is None or found[1] != part.count:
+            return False
+        left.remove(found)
+    return not left
+
+
+def _serves(book: RecipeBook, part: Ingredient, item: str) -> bool:
+    return book.tag_of.get(item) == part.name if part.is_tag else item == part.name
+
+
+def _counted(text: str) -> tuple[str, int]:
+    match = COUNTED.match(text)
+    if match is None or len(match[1]) > COUNT_DIGITS:
+        raise _CommandError(f"Wrong item format: {text}")
+    return _item_id(match[2]), int(match[1])
+
+
+def _item_id(spoken: str) -> str:
+    return "minecraft:" + spoken.replace(" ", "_")

@@ -1,0 +1,333 @@
+"""Lock-step decoding of many growing contexts over one preallocated key-value slab per layer.
+
+A slab has the shape [rows, key-value heads, capacity + 1, head size]. A token's slot is its position id, so there is
+no left padding and no hole, and a row's numbers do not depend on the rows beside it. A query at position p sees the
+slots 0..p; whatever lies behind a row's length is never read before it is overwritten. The last slot is scratch:
+padding is written there.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from bipace.policies.scoring import buckets
+
+if TYPE_CHECKING:
+    from bipace.policies.hf import Actor
+
+__all__ = ["DecodeSession", "Response"]
+
+PREFILL_TOKENS = 8192
+PREFILL_CHUNK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One model call.
+
+    Attributes:
+        tokens: sampled ids, the end token included when one was sampled.
+        logprobs: natural log-probability of each sampled token under the model at temperature 1, whatever
+            temperature it was sampled at.
+        finished: False when the token limit cut the response off.
+    """
+
+    tokens: NDArray[np.int64]
+    logprobs: NDArray[np.float32]
+    finished: bool
+
+
+@dataclass(slots=True)
+class _Window:
+    """Where the current forward writes (slab rows [b], slots [b, q]) and what it reads.
+
+    Rows `read` (None: all), slots [: end].
+    """
+
+    write: torch.Tensor
+    slots: torch.Tensor
+    read: torch.Tensor | None
+    end: int
+    _index: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict[tuple[int, int], torch.Tensor])
+
+    def index(self, heads: int, size: int) -> torch.Tensor:
+        """[b * heads * q] flat slots of a slab [rows, heads, size, ...]; the same for all layers of a model."""
+        if (heads, size) not in self._index:
+            lanes = self.write[:, None] * heads + torch.arange(heads, device=self.write.device)
+            self._index[heads, size] = (lanes[:, :, None] * size + self.slots[:, None, :]).flatten()
+        return self._index[heads, size]
+
+
+class _SlabLayer(CacheLayerMixin):
+    """One layer's slab, made when the first keys arrive and show their shape."""
+
+    def __init__(self, n_rows: int, capacity: int) -> None:
+        super().__init__()
+        self.n_rows, self.capacity = n_rows, capacity
+        self.window: _Window | None = None
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        shape = (self.n_rows, key_states.shape[1], self.capacity + 1)
+        # Zeros, not empty: a masked slot has weight 0, and 0 times an uninitialised NaN is NaN.
+        self.keys = key_states.new_zeros((*shape, key_states.shape[3]))
+        self.values = value_states.new_zeros((*shape, value_states.shape[3]))
+        self.is_initialized = True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        window = self.window
+        if window is None or self.keys is None or self.values is None:
+            raise RuntimeError("a slab cache is written through DecodeSession only")
+        return _write(self.keys, key_states, window), _write(self.values, value_states, window)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:  # noqa: ARG002  (the base class's signature)
+        return (self.window.end if self.window else 0), 0
+
+    def get_seq_length(self) -> int:
+        return self.window.end if self.window else 0
+
+    def get_max_length(self) -> int:
+        return self.capacity
+
+
+def _write(slab: torch.Tensor, states: torch.Tensor, window: _Window) -> torch.Tensor:
+    """Put the new states [b, heads, q, size] into the slab; what the queries may read, [b, heads, end, size]."""
+    slab.flatten(0, 2).index_copy_(0, window.index(slab.shape[1], slab.shape[2]), states.flatten(0, 2))
+    seen = slab[:, :, : window.end]
+    return seen if window.read is None else seen.index_select(0, window.read)
+
+
+def _slab_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor,
+    scaling: float,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention for few queries over long slabs: two batched products, keys shared by the query heads of a group.
+
+    The stock kernel copies the keys once per query head and is made for many queries; with one query a row over a
+    strided slab these products take less than half its time on a CPU (benchmarks/decode.py).
+    """
+    rows, heads, queries, size = query.shape
+    groups = heads // key.shape[1]
+    if queries > 32:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling)
+    grouped = query.reshape(rows, key.shape[1], groups * queries, size)
+    weights = (grouped @ key.transpose(2, 3)).view(rows, key.shape[1], groups, queries, -1) * scaling
+    weights = (weights + attention_mask[:, :, None]).softmax(dim=-1, dtype=torch.float32).to(value.dtype)
+    output = weights.flatten(2, 3) @ value
+    return output.view(rows, heads, queries, size).transpose(1, 2).contiguous(), None
+
+
+ALL_ATTENTION_FUNCTIONS.register("bipace_slab", _slab_attention)
+
+
+@contextmanager
+def _attention_of(config: Any, name: str) -> Iterator[None]:
+    """Use one attention function for the forwards inside, then the model's own again."""
+    own = config._attn_implementation
+    config._attn_implementation = name
+    try:
+        yield
+    finally:
+        config._attn_implementation = own
+
+
+class DecodeSession:
+    """Rows that grow together: generate a response, append the environment's reply, and so on.
+
+    Tokens that no forward has seen yet (a response's last token, an environment's reply) wait per row and ride in the
+    first forward of the next `generate`.
+
+    Args:
+        actor: the model and its end tokens.
+        prompts: token ids of each prompt, at least one token each. Equal prompts are computed once.
+        copies: rows per prompt, prompt-major (all copies of prompt 0 first).
+        capacity: the most tokens a row may hold.
+    """
+
+    def __init__(self, actor: Actor, prompts: Sequence[Sequence[int]], *, copies: int, capacity: int) -> None:
+        if copies < 1:
+            raise ValueError(f"copies is {copies}; it must be at least 1")
+        self.actor, self.capacity = actor, capacity
+        self._body = actor.model.base_model
+        # transformers 5 renamed the argument within its major version.
+        parameters = inspect.signature(self._body.forward).parameters
+        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
+        n_rows = len(prompts) * copies
+        self._layers = [_SlabLayer(n_rows, capacity) for _ in range(actor.n_layers)]
+        self._cache = Cache(layers=[*self._layers])
+        self._held = np.zeros(n_rows, dtype=np.int64)
+        self._waiting: list[list[int]] = [[] for _ in range(n_rows)]
+        self._prefill([list(map(int, prompt)) for prompt in prompts], copies)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens held per row, those waiting for their forward included."""
+        return self._held + np.array([len(tokens) for tokens in self._waiting], dtype=np.int64)
+
+    def extend(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
+        """Append context tokens to the given rows. Raises ValueError where a row would exceed the capacity."""
+        if len(rows) != len(tokens):
+            raise ValueError(f"extend got {len(rows)} rows and {len(tokens)} token lists; one list per row is needed")
+        self._check_room(rows, [len(chunk) for chunk in tokens])
+        for row, chunk in zip(rows, tokens, strict=True):
+            self._waiting[row].extend(map(int, chunk))
+
+    @torch.no_grad()
+    def generate(
+        self, rows: Sequence[int], *, max_new_tokens: int, temperature: float, generator: torch.Generator
+    ) -> list[Response]:
+        """One response for each of the given rows, in their order.
+
+        Args:
+            rows: distinct rows of the session; the others rest.
+            max_new_tokens: most tokens of one response.
+            temperature: 0 takes the likeliest token (the first of equals).
+            generator: the only source of randomness; on the actor's device.
+
+        Raises:
+            ValueError: a row has no room for max_new_tokens, rows repeat, or a number is out of range.
+        """
+        if max_new_tokens < 1 or temperature < 0:
+            raise ValueError(f"max_new_tokens={max_new_tokens}, temperature={temperature}: need >= 1 and >= 0")
+        if len(set(rows)) != len(rows):
+            raise ValueError("rows must be distinct")
+        self._check_room(rows, [max_new_tokens] * len(rows))
+        ends = set(self.actor.end_token_ids)
+        tokens: dict[int, list[int]] = {row: [] for row in rows}
+        logprobs: dict[int, list[float]] = {row: [] for row in rows}
+        active = list(rows)
+        for _ in range(max_new_tokens):
+            if not active:
+                break
+            sampled, chosen = _sample(self._advance(active), temperature, generator)
+            for row, token, logprob in zip(active, sampled, chosen, strict=True):
+                tokens[row].append(token)
+                logprobs[row].append(logprob)
+                self._waiting[row].append(token)
+            active = [row for row, token in zip(active, sampled, strict=True) if token not in ends]
+        return [
+            Response(
+                np.array(tokens[row], dtype=np.int64),
+                np.array(logprobs[row], dtype=np.float32),
+                tokens[row][-1] in ends,
+            )
+            for row in rows
+        ]
+
+    def _check_room(self, rows: Sequence[int], extra: Sequence[int]) -> None:
+        lengths = self.lengths
+        for row, more in zip(rows, extra, strict=True):
+            if lengths[row] + more > self.capacity:
+                raise ValueError(
+                    f"row {row} holds {lengths[row]} tokens and cannot take {more} more: the capacity is "
+                    f"{self.capacity}; check `lengths` first or open the session with a larger capacity"
+                )
+
+    @torch.no_grad()
+    def _prefill(self, prompts: list[list[int]], copies: int) -> None:
+        """Compute each different prompt once, but for its last token, which waits in every row."""
+        first: dict[tuple[int, ...], int] = {}
+        source = []
+        for number, prompt in enumerate(prompts):
+            if not 1 <= len(prompt) <= self.capacity:
+                raise ValueError(
+                    f"prompt {number} has {len(prompt)} tokens; it must have 1 to {self.capacity} (the capacity)"
+                )
+            source += [first.setdefault(tuple(prompt), number * copies)] * copies
+        unique = list(first)
+        for bucket in buckets([len(prompt) for prompt in unique], PREFILL_TOKENS):
+            longest = max(len(unique[i]) for i in bucket) - 1
+            for start in range(0, longest, PREFILL_CHUNK):
+                members = [unique[i] for i in bucket if len(unique[i]) - 1 > start]
+                self._forward(
+                    [first[p] for p in members], [list(p[:-1][start : start + PREFILL_CHUNK]) for p in members]
+                )
+        self._held = self._held[np.array(source, dtype=np.int64)] if source else self._held
+        self._waiting = [[prompt[-1]] for prompt in prompts for _ in range(copies)]
+        end = int(self._held.max(initial=0))
+        if end and len(first) < len(source):
+            index = torch.tensor(source, device=self.actor.device)
+            for layer in self._layers:
+                for slab in (layer.keys, layer.values):
+                    if slab is not None:
+                        slab[:, :, :end] = slab[index, :, :end]
+
+    def _advance(self, rows: list[int]) -> torch.Tensor:
+        """Feed what waits in these rows; float32 logits [rows, vocabulary] after each row's last token."""
+        chunks = [self._waiting[row] for row in rows]
+        if len(rows) * max(map(len, chunks)) <= PREFILL_TOKENS:
+            hidden = self._forward(rows, chunks)
+        else:
+            packed = buckets([len(chunk) for chunk in chunks], PREFILL_TOKENS)
+            parts = [self._forward([rows[i] for i in part], [chunks[i] for i in part]) for part in packed]
+            order = torch.tensor([i for part in packed for i in part], device=self.actor.device)
+            hidden = torch.cat(parts)[order.argsort()]
+        for row in rows:
+            self._waiting[row] = []
+        return self.actor.model.get_output_embeddings()(hidden).float()
+
+    def _forward(self, rows: list[int], chunks: list[list[int]]) -> torch.Tensor:
+        """Append a chunk of tokens to each row's slab; the hidden state [rows, D] at each chunk's last token."""
+        n_rows = len(self._held)
+        where = np.array(rows)
+        # A gather of the slab costs more than the few idle rows it would leave out.
+        whole = 4 * len(rows) > 3 * n_rows
+        at = where if whole else np.arange(len(rows))
+        counts = np.array([len(chunk) for chunk in chunks])
+        width = int(counts.max())
+        ids = np.zeros((n_rows if whole else len(rows), width), dtype=np.int64)
+        positions = np.full(ids.shape, self.capacity, dtype=np.int64)
+        for i, chunk, start in zip(at, chunks, self._held[where], strict=True):
+            ids[i, : len(chunk)] = chunk
+            positions[i, : len(chunk)] = np.arange(start, start + len(chunk))
+        self._held[where] += counts
+        end = int(self._held[where].max())
+        device = self.actor.device
+        slots = torch.from_numpy(positions).to(device)
+        gathered = None if whole else torch.from_numpy(where).to(device)
+        window = _Window(torch.arange(n_rows, device=device) if gathered is None else gathered, slots, gathered, end)
+        for layer in self._layers:
+            layer.window = window
+        unseen = torch.arange(end, device=device) > slots[:, None, :, None]
+        mask = torch.zeros(unseen.shape, dtype=self.actor.model.dtype, device=device).masked_fill_(unseen, -torch.inf)
+        with _attention_of(self._body.config, "bipace_slab"):
+            output = self._body(
+                input_ids=torch.from_numpy(ids).to(device),
+                attention_mask=mask,
+                position_ids=slots,
+                use_cache=True,
+                **{self._cache_name: self._cache},
+            )
+        return output.last_hidden_state[torch.from_numpy(at).to(device), torch.from_numpy(counts - 1).to(device)]
+
+
+def _sample(logits: torch.Tensor, temperature: float, generator: torch.Generator) -> tuple[list[int], list[float]]:
+    """One token per row and its log-probability at temperature 1."""
+    logprobs = torch.log_softmax(logits, dim=-1)
+    if temperature == 0:
+        tokens = logits.argmax(dim=-1, keepdim=True)
+    else:
+        # One uniform number a row, put through the inverse distribution function: a tenth of multinomial's time here.
+        mass = torch.softmax(logits / temperature, dim=-1).cumsum(dim=-1)
+        draw = torch.rand((len(logits), 1), generator=generator, device=logits.device) * mass[:, -1:]
+        tokens = torch.searchsorted(mass, draw, right=True).clamp_(max=logits.shape[-1] - 1)
+    return tokens[:, 0].tolist(), logprobs.gather(1, tokens)[:, 0].tolist()

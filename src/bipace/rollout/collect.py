@@ -1,0 +1,228 @@
+"""Collect rollouts: all episodes in lock step, one batched model call a step.
+
+The KV cache of a `transcript` lives through the whole episode and a prompt group's first prompt is computed once. A
+failing environment costs its own episode, which is marked and kept out of every baseline and of the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bipace.envs.base import Environment, Suite, Turn
+from bipace.rollout.prompts import Chat, PromptStyle, parse_response, window_message
+from bipace.rollout.records import Step, TokenSequence, Trajectory
+
+__all__ = ["Collector", "Decoder", "Session"]
+
+
+class Session(Protocol):
+    """Lock-step decoding of many rows (bipace.policies.hf.DecodeSession)."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens held per row."""
+        ...
+
+    def generate(self, rows: Sequence[int], *, max_new_tokens: int, temperature: float, generator: Any) -> list[Any]:
+        """One response for each of the rows."""
+        ...
+
+    def extend(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
+        """Append context tokens to the rows."""
+        ...
+
+
+class Decoder(Protocol):
+    """What the collector needs of an actor."""
+
+    tokenizer: Any
+
+    def session(self, prompts: Sequence[Sequence[int]], copies: int = 1, *, capacity: int) -> Session:
+        """Begin decoding: each prompt computed once, then copied to `copies` rows."""
+        ...
+
+
+@dataclass(slots=True)
+class _Episode:
+    """One running episode: its environment, and what it has said and heard so far."""
+
+    record: Trajectory
+    environment: Environment
+    turn: Turn
+    task_text: str
+    tokens: list[int]
+    spans: list[tuple[int, int]]
+
+    @property
+    def running(self) -> bool:
+        return not (self.record.terminated or self.record.truncated or self.record.error)
+
+
+@dataclass(frozen=True)
+class Collector:
+    """How rollouts are made.
+
+    Attributes:
+        suite: the environments.
+        style: "transcript" or "window".
+        tagged: responses carry <think> and <action> tags.
+        instructions: put the suite's instructions at the head of the prompt.
+        history_length: past (observation, action) pairs shown in `window` style.
+        max_steps: horizon, in model calls.
+        max_new_tokens: response limit, in tokens.
+        max_tokens: context limit (prompt, replies and responses together), in tokens. An episode that would pass it
+            is truncated and counted as overlong.
+        wave: episodes decoded side by side; bounds the memory of the KV cache.
+    """
+
+    suite: Suite
+    style: PromptStyle = "transcript"
+    tagged: bool = False
+    instructions: bool = False
+    history_length: int = 2
+    max_steps: int = 12
+    max_new_tokens: int = 32
+    max_tokens: int = 1024
+    wave: int = 256
+
+    def collect(
+        self,
+        actor: Decoder,
+        tasks: Sequence[str],
+        group_size: int,
+        *,
+        temperature: float,
+        generator: Any,
+        progress: Callable[[int], None] = lambda _episodes: None,
+    ) -> list[Trajectory]:
+        """Play `group_size` episodes of every task.
+
+        Args:
+            actor: the policy.
+            tasks: prompt groups; a task listed twice is one prompt group twice as large.
+            group_size: G.
+            temperature: of sampling; 0 is greedy.
+            generator: the random stream the actor samples from.
+            progress: called with the number of finished episodes after each wave.
+
+        Returns:
+            Trajectories, task-major: tasks[0]'s G members first.
+        """
+        chat = Chat(actor.tokenizer)
+        found: list[Trajectory] = []
+        step = max(1, self.wave // group_size)
+        for start in range(0, len(tasks), step):
+            episodes = [self._begin(task, k) for task in tasks[start : start + step] for k in range(group_size)]
+            play = self._play_transcript if self.style == "transcript" else self._play_window
+            play(actor, chat, episodes, group_size, temperature, generator)
+            found += [episode.record for episode in episodes]
+            progress(len(found))
+        return found
+
+    def _begin(self, task: str, member: int) -> _Episode:
+        environment = self.suite.make()
+        record = Trajectory(task, member)
+        turn = Turn("")
+        try:
+            turn = environment.reset(task)
+        except Exception as error:
+            record.error = f"{type(error).__name__}: {error}"
+        return _Episode(record, environment, turn, turn.observation, [], [])
+
+    def _play_transcript(
+        self, actor: Decoder, chat: Chat, episodes: list[_Episode], copies: int, temperature: float, generator: Any
+    ) -> None:
+        rules = f"{self.suite.instructions.strip()}\n\n" if self.instructions else ""
+        prompts = [chat.prompt(rules + episode.task_text) for episode in episodes[::copies]]
+        for i, episode in enumerate(episodes):
+            episode.tokens = list(prompts[i // copies])
+            self._check_room(episode)
+        fitting = [prompt[: self.max_tokens - self.max_new_tokens] for prompt in prompts]
+        session = actor.session(fitting, copies=copies, capacity=self.max_tokens)
+        for _ in range(self.max_steps):
+            rows = [i for i, episode in enumerate(episodes) if episode.running]
+            if not rows:
+                break
+            responses = session.generate(
+                rows, max_new_tokens=self.max_new_tokens, temperature=temperature, generator=generator
+            )
+            replies: dict[int, list[int]] = {}
+            for row, response in zip(rows, responses, strict=True):
+                episode = episodes[row]
+                self._advance(actor, episode, response)
+                if episode.running:
+                    replies[row] = chat.reply(episode.turn.observation, response.finished)
+                    episode.tokens += replies[row]
+                    self._check_room(episode)
+            going = [row for row in replies if episodes[row].running]
+            session.extend(going, [replies[row] for row in going])
+        for episode in episodes:
+            # Tokens behind the last response were never followed by a model call.
+            end = episode.spans[-1][1] if episode.spans else 0
+            episode.record.sequences = [TokenSequence(np.array(episode.tokens[:end]), tuple(episode.spans))] * bool(end)
+            self._close(episode)
+
+    def _play_window(
+        self, actor: Decoder, chat: Chat, episodes: list[_Episode], copies: int, temperature: float, generator: Any
+    ) -> None:
+        del copies
+        for _ in range(self.max_steps):
+            for episode in episodes:
+                if episode.running:
+                    episode.tokens = chat.prompt(self._window(episode))
+                    self._check_room(episode)
+            running = [episode for episode in episodes if episode.running]
+            if not running:
+                break
+            session = actor.session([episode.tokens for episode in running], copies=1, capacity=self.max_tokens)
+            responses = session.generate(
+                range(len(running)), max_new_tokens=self.max_new_tokens, temperature=temperature, generator=generator
+            )
+            for episode, response in zip(running, responses, strict=True):
+                self._advance(actor, episode, response)
+                sequence = TokenSequence(np.array(episode.tokens), (episode.spans[-1],))
+                episode.record.sequences.append(sequence)
+        for episode in episodes:
+            self._close(episode)
+
+    def _window(self, episode: _Episode) -> str:
+        steps = episode.record.steps
+        history = [(s.observation, s.action) for s in steps[len(steps) - min(self.history_length, len(steps)) :]]
+        rules = self.suite.instructions if self.instructions else ""
+        return window_message(rules, episode.task_text, history, len(steps), episode.turn, self.tagged)
+
+    def _advance(self, actor: Decoder, episode: _Episode, response: Any) -> None:
+        """Send one response to the environment and record what came of it."""
+        start = len(episode.tokens)
+        episode.tokens += response.tokens.tolist()
+        episode.spans.append((start, len(episode.tokens)))
+        text = actor.tokenizer.decode(response.tokens, skip_special_tokens=True)
+        parsed = parse_response(text, self.tagged)
+        before = episode.turn.observation
+        record = episode.record
+        try:
+            episode.turn = episode.environment.step(parsed.action)
+        except Exception as error:
+            record.error = f"{type(error).__name__}: {error}"
+            episode.turn = Turn("", valid=False)
+        turn = episode.turn
+        record.steps.append(
+            Step(
+                before, text, len(response.tokens), parsed.action, parsed.ok, turn.valid, response.finished, turn.reward
+            )
+        )
+        record.terminated, record.won = turn.terminated, record.won or turn.won
+
+    def _check_room(self, episode: _Episode) -> None:
+        if len(episode.tokens) + self.max_new_tokens > self.max_tokens:
+            episode.record.truncated = episode.record.overlong = True
+
+    def _close(self, episode: _Episode) -> None:
+        record = episode.record
+        if not (record.terminated or record.error):
+            record.truncated = True

@@ -1,0 +1,84 @@
+"""Success on a fixed list of tasks, each played once, with an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.stats import binomtest
+
+from bipace.core.labels import label
+from bipace.envs.base import Suite
+from bipace.rollout.collect import Collector, Decoder
+from bipace.rollout.records import Trajectory, events
+
+__all__ = ["PanelResult", "evaluate", "panel_tasks", "success_interval"]
+
+
+@dataclass(frozen=True)
+class PanelResult:
+    """One evaluation of a panel: a trajectory per task."""
+
+    suite: Suite
+    trajectories: Sequence[Trajectory]
+
+    @property
+    def success(self) -> float:
+        """Share of tasks solved; an aborted episode counts as not solved."""
+        return sum(t.won for t in self.trajectories) / max(len(self.trajectories), 1)
+
+    def summary(self) -> dict[str, Any]:
+        """Success, n, 95 % interval and success by family."""
+        n, won = len(self.trajectories), sum(t.won for t in self.trajectories)
+        return {"success": self.success, "n": n, "ci95": list(success_interval(won, n)), "family": self.by_family()}
+
+    def by_family(self) -> dict[str, dict[str, float]]:
+        """Family -> success and number of tasks."""
+        families, names = label([self.suite.family(t.task) for t in self.trajectories])
+        found: dict[str, dict[str, float]] = {}
+        for index, name in sorted(enumerate(names), key=lambda pair: str(pair[1])):
+            members = [t for t, f in zip(self.trajectories, families, strict=True) if f == index]
+            found[str(name)] = {"success": sum(t.won for t in members) / len(members), "n": float(len(members))}
+        return found
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers for the log."""
+        steps = sum(len(t.steps) for t in self.trajectories) / max(len(self.trajectories), 1)
+        reward = sum(t.reward for t in self.trajectories) / max(len(self.trajectories), 1)
+        families = {f"success/{name}": values["success"] for name, values in self.by_family().items()}
+        counts = {name.removeprefix("event/"): value for name, value in events(self.trajectories).items()}
+        return {"success": self.success, "reward_mean": reward, "steps_mean": steps, **families, **counts}
+
+
+def evaluate(
+    actor: Decoder,
+    collector: Collector,
+    tasks: Sequence[str],
+    *,
+    temperature: float,
+    generator: Any,
+    progress: Callable[[int], None] = lambda _episodes: None,
+) -> PanelResult:
+    """Play each task once. The same actor, tasks and random stream give the same result."""
+    found = collector.collect(actor, tasks, 1, temperature=temperature, generator=generator, progress=progress)
+    return PanelResult(collector.suite, found)
+
+
+def panel_tasks(suite: Suite, panel: str) -> Sequence[str]:
+    """The tasks of a split or panel.
+
+    Raises:
+        ValueError: the suite has none of that name; the message lists those it has.
+    """
+    if panel not in suite.splits:
+        raise ValueError(f"env: {suite.name} has no split or panel {panel!r}; it has {', '.join(suite.splits)}")
+    return suite.splits[panel]
+
+
+def success_interval(successes: int, n: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a success rate; n = 0 gives (0, 1): nothing is known."""
+    if n == 0:
+        return 0.0, 1.0
+    interval = binomtest(successes, n).proportion_ci(0.95, method="wilson")
+    return float(interval.low), float(interval.high)

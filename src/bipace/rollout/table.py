@@ -1,0 +1,66 @@
+"""From trajectories to the table of steps: the only place where rollout text becomes labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from bipace.core.actions import ACTION_KEYS
+from bipace.core.rows import Rows, build_batch
+from bipace.rollout.records import Trajectory
+
+__all__ = ["to_rows"]
+
+
+def to_rows(
+    trajectories: Sequence[Trajectory],
+    *,
+    features: NDArray[Any] | None = None,
+    action_key: str = "action_tag",
+    reward_scale: float = 1.0,
+    invalid_action_penalty: float = 0.0,
+) -> Rows:
+    """Build the table: one row a step, trajectories in order, aborted ones dropped.
+
+    The prompt group is the task id. The action key `action_tag` is the action that was sent to the environment,
+    lower-cased (for a tagged response that is the text inside the tag); the other keys read the response.
+
+    Args:
+        trajectories: the rollouts.
+        features: [N, D], one vector a step in trajectory order, or None.
+        action_key: "action_tag", "tag_verb" or "first_n" (the first 8 response tokens).
+        reward_scale: reward unit of the estimator per unit of the environment.
+        invalid_action_penalty: cost of a response without the required form, on its own row.
+
+    Returns:
+        The table with the way back to raw rows (N = all steps of all trajectories).
+    """
+    flat = [(i, t, step) for i, trajectory in enumerate(trajectories) for t, step in enumerate(trajectory.steps)]
+    last = [t == len(trajectories[i].steps) - 1 for i, t, _ in flat]
+    return build_batch(
+        task=[trajectories[i].task for i, _, _ in flat],
+        trajectory=[i for i, _, _ in flat],
+        t=[t for _, t, _ in flat],
+        reward=[reward_scale * step.reward for _, _, step in flat],
+        observation=[step.observation for _, _, step in flat],
+        action=_keys(trajectories, action_key),
+        terminated=[final and trajectories[i].terminated for (i, _, _), final in zip(flat, last, strict=True)],
+        truncated=[final and trajectories[i].truncated for (i, _, _), final in zip(flat, last, strict=True)],
+        features=features,
+        penalty=[invalid_action_penalty * (not step.parsed) for _, _, step in flat],
+        aborted=[bool(trajectories[i].error) for i, _, _ in flat],
+    )
+
+
+def _keys(trajectories: Sequence[Trajectory], action_key: str) -> list[object]:
+    if action_key not in ACTION_KEYS:
+        raise ValueError(f"action_key: unknown {action_key!r}, expected one of {', '.join(ACTION_KEYS)}")
+    keys: list[object] = []
+    for trajectory in trajectories:
+        spans = [s.tokens[a:b].tolist() for s in trajectory.sequences for a, b in s.spans]
+        for step, tokens in zip(trajectory.steps, spans or [()] * len(trajectory.steps), strict=True):
+            text = step.response if action_key == "first_n" else f"<action>{step.action}</action>"
+            keys.append(ACTION_KEYS[action_key](text, tokens).key)
+    return keys

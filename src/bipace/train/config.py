@@ -1,0 +1,267 @@
+"""The whole configuration: one typed tree, each default once, every field explained.
+
+A TOML file holds only what differs; the command line overrides it with `section.key=value`. An unknown key is an error
+that names the nearest known one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from bipace.core.actions import ACTION_KEYS
+from bipace.core.advantages import Recipe
+from bipace.core.estimators import RECIPES, has_step_term, needs_features, recipe
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]  (3.10 only)
+
+__all__ = ["Config", "ConfigError", "load_config", "write_config"]
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; the message names the key, the value and the way out."""
+
+
+class Section(BaseModel):
+    """Base of every section: unknown keys are refused, values are checked on assignment."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class EnvConfig(Section):
+    """Where the agent acts."""
+
+    suite: str = Field(default="textcraft", description="textcraft, module:attribute or path/to/file.py:attribute")
+    split: str = Field(default="train", description="split that training tasks are drawn from")
+    panel: str = Field(
+        default="train-panel", description="fixed task list for validation; best checkpoint is chosen on it"
+    )
+    held_out: tuple[str, ...] = Field(
+        default=("heldout-panel", "depth3-panel"), description="panels reported beside it"
+    )
+    max_steps: int | None = Field(default=None, ge=1, description="horizon in model calls; default: the suite's own")
+    success_reward: float = Field(default=10.0, gt=0, description="the environment's reward 1.0 counts as this much")
+
+
+class ActorConfig(Section):
+    """The policy: a folder with a Hugging Face causal language model."""
+
+    folder: str = Field(
+        default="textcraft-small", description="a shipped actor (textcraft-small, textcraft-medium) or a folder"
+    )
+    device: str = Field(default="cpu", description="cpu or cuda")
+    autocast: bool = Field(default=False, description="run the update's forward in bfloat16 autocast")
+    threads: int | None = Field(default=None, ge=1, description="CPU threads of the model; default: all cores")
+
+
+class PromptConfig(Section):
+    """What the policy reads and how it answers."""
+
+    style: Literal["transcript", "window"] = Field(
+        default="transcript", description="one growing chat, or one message a step"
+    )
+    tagged: bool = Field(default=False, description="answers use <think> and <action> tags")
+    instructions: bool = Field(default=False, description="put the suite's rules at the head of the prompt")
+    history_length: int = Field(default=2, ge=0, description="past (observation, action) pairs in window style")
+    max_new_tokens: int = Field(default=32, ge=1, description="response limit in tokens")
+    max_tokens: int = Field(default=1024, ge=16, description="context limit in tokens, prompt and responses together")
+
+
+class RolloutConfig(Section):
+    """How many episodes an iteration plays."""
+
+    tasks: int = Field(default=16, ge=1, description="prompt groups per iteration")
+    group_size: int = Field(default=8, ge=1, description="trajectories per prompt group (G)")
+    temperature: float = Field(default=1.0, gt=0, description="sampling temperature in training")
+    wave: int = Field(default=256, ge=1, description="episodes decoded side by side; bounds memory")
+
+
+class FeatureConfig(Section):
+    """The state features of the feature recipes: a hidden state at the last prompt token."""
+
+    layer: int | float = Field(
+        default=0.75, description="index into hidden_states (negative allowed) or fraction of the depth"
+    )
+    source: Literal["shared", "separate"] = Field(
+        default="shared",
+        description="shared: the forward that computes old log-probabilities; separate: one more forward",
+    )
+    action_key: str = Field(
+        default="action_tag", description="when two actions count as equal: " + ", ".join(ACTION_KEYS)
+    )
+
+    @field_validator("action_key")
+    @classmethod
+    def _known_key(cls, value: str) -> str:
+        if value not in ACTION_KEYS:
+            raise ValueError(f"unknown {value!r}, expected one of {', '.join(ACTION_KEYS)}")
+        return value
+
+
+class UpdateConfig(Section):
+    """The policy gradient step (PPO; the values are verl-agent's except the learning rate, see docs/design.md)."""
+
+    lr: float = Field(default=1e-3, gt=0, description="AdamW learning rate")
+    weight_decay: float = Field(default=0.01, ge=0)
+    epochs: int = Field(default=1, ge=1, description="passes over an iteration's rollouts")
+    minibatches: int = Field(default=1, ge=1, description="optimizer steps per pass")
+    micro_tokens: int = Field(
+        default=16384, ge=1, description="padded tokens per forward; smaller uses less memory, same result"
+    )
+    clip: float = Field(default=0.2, gt=0, description="PPO clip range")
+    dual_clip: float = Field(default=3.0, gt=1, description="bound on the ratio where the advantage is negative")
+    kl_loss_coef: float = Field(default=0.0, ge=0, description="k3 KL to the starting policy; verl-agent: 0.01")
+    entropy_coef: float = Field(default=0.0, ge=0)
+    grad_clip: float = Field(default=1.0, gt=0, description="gradient norm limit")
+    invalid_action_penalty: float = Field(
+        default=0.1, ge=0, description="off the advantage of a response without valid form"
+    )
+    max_skipped: int = Field(default=3, ge=0, description="non-finite updates skipped before the run stops")
+
+
+class RunConfig(Section):
+    """How long, how often, where."""
+
+    iterations: int = Field(default=60, ge=1)
+    seed: int = Field(default=0, ge=0, description="one seed: tasks, sampling and shuffling follow from it")
+    validate_every: int = Field(default=10, ge=1, description="iterations between validations on env.panel")
+    validation_temperature: float = Field(default=0.4, ge=0)
+    save_every: int = Field(default=10, ge=1, description="iterations between checkpoints")
+    save_rollouts: bool = Field(default=False, description="write every trajectory to rollouts.jsonl")
+
+
+class Config(Section):
+    """A whole run."""
+
+    estimator: str = Field(
+        default="bipace", description=f"{', '.join(RECIPES)}, module:function or path/to/file.py:function"
+    )
+    credit: dict[str, Any] = Field(default_factory=dict, description="options of the estimator, e.g. credit.eps=0.05")
+    env: EnvConfig = Field(default_factory=EnvConfig)
+    actor: ActorConfig = Field(default_factory=ActorConfig)
+    prompt: PromptConfig = Field(default_factory=PromptConfig)
+    rollout: RolloutConfig = Field(default_factory=RolloutConfig)
+    features: FeatureConfig = Field(default_factory=FeatureConfig)
+    update: UpdateConfig = Field(default_factory=UpdateConfig)
+    run: RunConfig = Field(default_factory=RunConfig)
+
+    def recipe(self) -> Recipe:
+        """The estimator with its options."""
+        return recipe(self.estimator, **self.credit)
+
+    @property
+    def needs_features(self) -> bool:
+        """True where the recipe clusters by hidden states."""
+        return needs_features(self.recipe())
+
+    @model_validator(mode="after")
+    def _usable(self) -> Config:
+        made = self.recipe()
+        if self.rollout.group_size == 1 and has_step_term(made):
+            raise ValueError(
+                f"rollout.group_size: 1 with the step-level recipe {self.estimator!r}: in a group of one trajectory a "
+                "step has no peers and every advantage would be 0; use rollout.group_size=8"
+            )
+        eps = self.credit.get("eps")
+        if isinstance(eps, (int, float)) and not 0 <= eps <= 2:
+            raise ValueError(f"credit.eps: {eps}, expected a cosine distance in [0, 2]")
+        return self
+
+
+def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> Config:
+    """Defaults, then the TOML file, then `section.key=value` overrides.
+
+    Raises:
+        ConfigError: unreadable file, unknown key (with the nearest known one), or a value out of range.
+    """
+    tree: dict[str, Any] = {}
+    if path is not None:
+        try:
+            tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise ConfigError(f"config: no file {path}") from error
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"config: {path} is not TOML: {error}") from error
+    for override in overrides:
+        _override(tree, override)
+    _refuse_unknown(tree, Config)
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        prefix = f"{where}: {first['input']!r}: " if where else ""
+        raise ConfigError(prefix + message) from error
+
+
+def write_config(config: Config, path: Path) -> None:
+    """The resolved configuration as TOML (None entries are left out: they are the default)."""
+    path.write_text(tomli_w.dumps(config.model_dump(mode="json", exclude_none=True)), encoding="utf-8")
+
+
+def _override(tree: dict[str, Any], override: str) -> None:
+    key, sign, text = override.partition("=")
+    if not sign or not key:
+        raise ConfigError(f"override {override!r}: expected section.key=value, e.g. env.max_steps=12")
+    *sections, leaf = key.split(".")
+    for section in sections:
+        tree = tree.setdefault(section, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"override {override!r}: {section} is a value, not a section")
+    tree[leaf] = _value(text)
+
+
+def _value(text: str) -> Any:
+    """A TOML value where the text is one, else the text itself (so that names need no quotes)."""
+    if text.lower() in ("none", "null"):
+        return None
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _refuse_unknown(tree: Mapping[str, Any], model: type[BaseModel], prefix: str = "") -> None:
+    for key, value in tree.items():
+        if key not in model.model_fields:
+            known = [prefix + name for name in (model.model_fields if prefix else _keys(model))]
+            near = difflib.get_close_matches(prefix + key, known, n=1, cutoff=0.4)
+            hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
+            raise ConfigError(f"{prefix}{key}: unknown key{hint}")
+        annotation = model.model_fields[key].annotation
+        if isinstance(value, Mapping) and isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            _refuse_unknown(value, annotation, f"{prefix}{key}.")
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    names: list[str] = []
+    for name, field in model.model_fields.items():
+        names.append(prefix + name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            names += _keys(field.annotation, f"{prefix}{name}.")
+    return names
+
+
+def describe_config(config: Config) -> list[tuple[str, str, str]]:
+    """Every key with its value and meaning, in order."""
+    rows: list[tuple[str, str, str]] = []
+    for name, field in Config.model_fields.items():
+        value = getattr(config, name)
+        if isinstance(value, BaseModel):
+            rows += [
+                (f"{name}.{key}", str(getattr(value, key)), inner.description or "")
+                for key, inner in type(value).model_fields.items()
+            ]
+        else:
+            rows.append((name, str(value), field.description or ""))
+    return rows

@@ -1,0 +1,156 @@
+"""Warm start by imitation: a small actor learns a planner's episodes until it solves a chosen share of tasks.
+
+A reinforcement learner that never succeeds learns nothing, and one that always succeeds has nothing to learn: training
+stops at the first evaluation that reaches the target success rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jinja2
+import numpy as np
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from bipace.envs.base import Suite
+from bipace.policies.hf import Actor, buckets, score
+from bipace.rollout.prompts import Chat
+from bipace.rollout.records import TokenSequence
+from bipace.train.tokenizer import CHATML, END, PAD, train_tokenizer
+
+__all__ = ["SIZES", "ActorSize", "Demonstration", "demonstrate", "encode", "imitate", "new_actor"]
+
+
+@dataclass(frozen=True)
+class ActorSize:
+    """Shape of an embedded Qwen2 actor."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    vocabulary: int
+
+
+SIZES = {
+    "small": ActorSize(hidden=64, layers=2, heads=4, kv_heads=2, ffn=128, vocabulary=1280),
+    "medium": ActorSize(hidden=128, layers=4, heads=4, kv_heads=2, ffn=416, vocabulary=1280),
+}
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """One solved episode: the first observation, then (action, the environment's answer) pairs."""
+
+    first: str
+    turns: tuple[tuple[str, str], ...]
+
+    def messages(self) -> list[dict[str, str]]:
+        """The episode as a chat."""
+        chat = [{"role": "user", "content": self.first}]
+        for action, answer in self.turns:
+            chat += [{"role": "assistant", "content": action}, {"role": "user", "content": answer}]
+        return chat
+
+
+def demonstrate(suite: Suite, tasks: Sequence[str], max_steps: int) -> Iterator[Demonstration]:
+    """Play the suite's expert on each task; tasks it needs more than max_steps for are left out."""
+    environment = suite.make()
+    for task in tasks:
+        plan = suite.expert(task)
+        if len(plan) > max_steps:
+            continue
+        first = environment.reset(task).observation
+        yield Demonstration(first, tuple((action, environment.step(action).observation) for action in plan))
+
+
+def encode(chat: Chat, tokenizer: Any, demonstration: Demonstration, end_token: int) -> TokenSequence:
+    """Tokens of a demonstration as a rollout would hold them: each action ends with the end token."""
+    tokens = chat.prompt(demonstration.first)
+    spans: list[tuple[int, int]] = []
+    for action, answer in demonstration.turns:
+        start = len(tokens)
+        tokens += [*tokenizer.encode(action, add_special_tokens=False), end_token]
+        spans.append((start, len(tokens)))
+        tokens += chat.reply(answer, finished=True)
+    return TokenSequence(np.array(tokens[: spans[-1][1]]), tuple(spans))
+
+
+def new_actor(size: ActorSize, demonstrations: Sequence[Demonstration], seed: int, context: int = 4096) -> Actor:
+    """A randomly initialised Qwen2 actor with a tokenizer trained on the demonstrations."""
+    template = jinja2.Template(CHATML)
+    texts = (template.render(messages=d.messages(), add_generation_prompt=True) for d in demonstrations)
+    tokenizer = train_tokenizer(texts, size.vocabulary)
+    torch.manual_seed(seed)
+    model = Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=len(tokenizer),
+            hidden_size=size.hidden,
+            intermediate_size=size.ffn,
+            num_hidden_layers=size.layers,
+            num_attention_heads=size.heads,
+            num_key_value_heads=size.kv_heads,
+            max_position_embeddings=context,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=tokenizer.get_vocab()[END],
+            pad_token_id=tokenizer.get_vocab()[PAD],
+        )
+    )
+    return Actor(model, tokenizer)
+
+
+def imitate(
+    actor: Actor,
+    batches: Iterator[list[TokenSequence]],
+    *,
+    steps: int,
+    lr: float,
+    micro_tokens: int,
+    evaluate: Callable[[int], bool],
+    evaluate_every: int,
+    progress: Callable[[int, float], None] = lambda _step, _loss: None,
+) -> int:
+    """Maximise the likelihood of the demonstrated responses until `evaluate` says it is enough.
+
+    AdamW with a linear warm-up over the first 5 % of the steps and a constant rate after it. The loss of a batch is the
+    mean over its response tokens.
+
+    Args:
+        actor: updated in place.
+        batches: endless batches of demonstrations.
+        steps: at most this many.
+        lr: peak learning rate.
+        micro_tokens: padded tokens per forward.
+        evaluate: called with the step count every `evaluate_every` steps; True stops.
+        evaluate_every: see above.
+        progress: called with (step, loss).
+
+    Returns:
+        Steps taken.
+    """
+    optimizer = torch.optim.AdamW(actor.model.parameters(), lr=lr, weight_decay=0.01, fused=True)
+    warm = max(1, steps // 20)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warm))
+    for step in range(1, steps + 1):
+        batch = next(batches)
+        tokens = sum(end - start for s in batch for start, end in s.spans)
+        optimizer.zero_grad(set_to_none=True)
+        total = 0.0
+        for chosen in buckets([len(s.tokens) for s in batch], micro_tokens):
+            part = [batch[i] for i in chosen]
+            found = score(actor, [s.tokens for s in part], [s.spans for s in part], layer=None)
+            loss = -found.logprobs.sum() / tokens
+            loss.backward()
+            total += float(loss.detach())
+        torch.nn.utils.clip_grad_norm_(actor.model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        progress(step, total)
+        if step % evaluate_every == 0 and evaluate(step):
+            return step
+    return steps

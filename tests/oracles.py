@@ -1,0 +1,339 @@
+"""Independent oracles: every estimator once more, as plain loops over lists of dicts.
+
+Nothing here imports bipace or numpy. A row is a dict with the keys task, trajectory, t, reward, observation (text),
+action (any hashable), where features are clustered feature (a list of numbers), and, if it was punished, penalty.
+Every estimator returns a list of floats in row order and takes the same options as the recipe of the same name.
+Quadratic on purpose: each definition is read off the row it is about. Means and variances are taken in exact
+rationals, so that an oracle adds no rounding of its own and "equal" means equal.
+
+Habits "paper": statistics over trajectories, and a penalty is taken off its own row's advantage at the end. Habits
+"verl_agent": trajectory statistics over step rows, a group of one row keeps its raw value, and a penalty is taken off
+its own row's returns, after discounting and before any statistic.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from fractions import Fraction
+
+DELTA = 1e-6
+TOLERANCE = 1e-6
+
+
+# ---- arithmetic ----------------------------------------------------------------------------------------------------
+
+
+def mean(values):
+    return float(sum(Fraction(v) for v in values) / len(values))
+
+
+def deviation(values, ddof):
+    """Standard deviation; 0 where it is not defined."""
+    if len(values) <= ddof:
+        return 0.0
+    exact = [Fraction(v) for v in values]
+    centre = sum(exact) / len(exact)
+    return math.sqrt(float(sum((v - centre) ** 2 for v in exact) / (len(exact) - ddof)))
+
+
+# ---- returns -------------------------------------------------------------------------------------------------------
+
+
+def same_trajectory(a, b):
+    return a["task"] == b["task"] and a["trajectory"] == b["trajectory"]
+
+
+def trajectory_return(rows):
+    """Undiscounted sum of rewards of the row's trajectory."""
+    return [float(sum(Fraction(r["reward"]) for r in rows if same_trajectory(r, row))) for row in rows]
+
+
+def return_to_go(rows, gamma=0.95):
+    """sum over the later steps (this one included) of gamma^(t' - t) r_t'."""
+    out = []
+    for row in rows:
+        later = [r for r in rows if same_trajectory(r, row) and r["t"] >= row["t"]]
+        later.sort(key=lambda r: r["t"], reverse=True)
+        value = 0.0
+        for r in later:
+            value = r["reward"] + gamma * value
+        out.append(value)
+    return out
+
+
+# ---- action keys ---------------------------------------------------------------------------------------------------
+
+
+def action_tag(response):
+    """Text of the first complete <action>...</action>, stripped, lower-cased; without one the whole response."""
+    opening, closing = "<action>", "</action>"
+    for start in range(len(response)):
+        if response[start : start + len(opening)].lower() != opening:
+            continue
+        inside = start + len(opening)
+        for end in range(inside, len(response)):
+            if response[end : end + len(closing)].lower() == closing:
+                return response[inside:end].strip().lower()
+        break
+    return response.strip().lower()
+
+
+def tag_verb(response):
+    words = action_tag(response).split()
+    return words[0] if words else ""
+
+
+def first_n(tokens, n=8):
+    key = []
+    for token in tokens:
+        if len(key) < n:
+            key.append(token)
+    return tuple(key)
+
+
+# ---- clusterings: a list of labels, equal label = peers ------------------------------------------------------------
+
+
+def visit_order(rows):
+    return sorted(range(len(rows)), key=lambda i: (rows[i]["task"], rows[i]["trajectory"], rows[i]["t"]))
+
+
+def by_prompt_group(rows):
+    return [row["task"] for row in rows]
+
+
+def by_observation(rows):
+    return [(row["task"], row["observation"]) for row in rows]
+
+
+def history(rows, row, k):
+    """The row's last k observations, the current one last; None where the trajectory is not that old."""
+    if row["t"] < k - 1:
+        return None
+    wanted = range(row["t"] - k + 1, row["t"] + 1)
+    return tuple(next(r["observation"] for r in rows if same_trajectory(r, row) and r["t"] == t) for t in wanted)
+
+
+def by_history(rows, k=1):
+    """Equal last k observations in one prompt group; a row with a shorter history is alone."""
+    out = []
+    for i, row in enumerate(rows):
+        past = history(rows, row, k)
+        out.append(("alone", i) if past is None else (row["task"], past))
+    return out
+
+
+def by_similarity(rows, ratio=0.95):
+    """First cluster of the prompt group whose first member's text is similar enough; the first member never moves."""
+    labels = [None] * len(rows)
+    leaders = []  # (task, text)
+    for i in visit_order(rows):
+        text = rows[i]["observation"]
+        for number, (task, leader) in enumerate(leaders):
+            similar = difflib.SequenceMatcher(None, leader, text).ratio() >= ratio
+            if task == rows[i]["task"] and similar:
+                labels[i] = number
+                break
+        else:
+            labels[i] = len(leaders)
+            leaders.append((rows[i]["task"], text))
+    return labels
+
+
+def unit(vector):
+    length = math.sqrt(math.fsum(x * x for x in vector))
+    return [x / length for x in vector] if length > 0 else [0.0 for _ in vector]
+
+
+def cosine_distance(u, v):
+    """1 - u.v of unit vectors; a zero vector is at distance 1 from everything."""
+    return 1.0 - math.fsum(x * y for x, y in zip(u, v, strict=True))
+
+
+def greedy_cosine(vectors, eps, centroid="mean"):
+    """Labels of one prompt group's vectors in visit order.
+
+    Join the nearest centroid if its distance is at most eps (tolerance 1e-6), else open a cluster. Distances less
+    than the tolerance apart are a tie, which the oldest cluster wins. Centroid: the members' mean scaled to length 1,
+    or the first member.
+    """
+    labels, members = [], []
+    for vector in vectors:
+        u = unit(vector)
+        distances = []
+        for cluster in members:
+            centre = cluster[0]
+            if centroid == "mean":
+                centre = unit([math.fsum(column) for column in zip(*cluster, strict=True)])
+            distances.append(cosine_distance(u, centre))
+        nearest = None
+        for number, distance in enumerate(distances):
+            if distance < min(distances) + TOLERANCE:
+                nearest = number
+                break
+        if nearest is not None and distances[nearest] <= eps + TOLERANCE:
+            members[nearest].append(u)
+            labels.append(nearest)
+        else:
+            labels.append(len(members))
+            members.append([u])
+    return labels
+
+
+def by_features(rows, eps=0.1, centroid="mean"):
+    labels = [None] * len(rows)
+    for task in {row["task"] for row in rows}:
+        group = [i for i in visit_order(rows) if rows[i]["task"] == task]
+        found = greedy_cosine([rows[i]["feature"] for i in group], eps, centroid)
+        for i, number in zip(group, found, strict=True):
+            labels[i] = (task, number)
+    return labels
+
+
+# ---- terms ---------------------------------------------------------------------------------------------------------
+
+
+def penalty(row, habits, where):
+    """The row's penalty at the place where these habits charge it, else 0."""
+    charged = "return" if habits == "verl_agent" else "advantage"
+    return row.get("penalty", 0.0) if where == charged else 0.0
+
+
+def trajectory_term(rows, baseline="mean", divide=False, habits="paper"):
+    """(R(tau) - baseline) over the trajectories of the prompt group, one return each; a lone trajectory gives 0."""
+    totals = trajectory_return(rows)
+    totals = [total - penalty(row, habits, "return") for total, row in zip(totals, rows, strict=True)]
+    out = []
+    for i, row in enumerate(rows):
+        group = {}
+        for j, other in enumerate(rows):
+            if other["task"] == row["task"]:
+                group[j if habits == "verl_agent" else other["trajectory"]] = totals[j]
+        own = i if habits == "verl_agent" else row["trajectory"]
+        if len(group) == 1:
+            out.append(totals[i] if habits == "verl_agent" else 0.0)
+            continue
+        if baseline == "leave_one_out":
+            value = totals[i] - mean([r for name, r in group.items() if name != own])
+        else:
+            value = totals[i] - mean(list(group.values()))
+        out.append(value / (deviation(list(group.values()), ddof=1) + DELTA) if divide else value)
+    return out
+
+
+def falls_back(fallback, n, n_same):
+    if fallback == "no_diff_action":
+        return n_same == n
+    if fallback == "no_same_action_peer":
+        return n_same == 1
+    if fallback == "never":
+        return False
+    raise ValueError(fallback)
+
+
+def step_term(rows, labels, style, gamma=0.95, mode="mean_std_norm", fallback="never", ddof=1, habits="paper"):
+    """One row's return-to-go (or its action's mean) against its cluster; a singleton cluster gives 0.
+
+    style: "mean" R_i - mean_C; "q_style" mean_{C=} - mean_C; "diff_peer" R_i - mean_{C!=}, 0 where C!= is empty.
+    """
+    returns = return_to_go(rows, gamma)
+    returns = [value - penalty(row, habits, "return") for value, row in zip(returns, rows, strict=True)]
+    out = []
+    for i, row in enumerate(rows):
+        cluster = [j for j in range(len(rows)) if labels[j] == labels[i]]
+        same = [returns[j] for j in cluster if rows[j]["action"] == row["action"]]
+        different = [returns[j] for j in cluster if rows[j]["action"] != row["action"]]
+        everyone = [returns[j] for j in cluster]
+        if len(cluster) == 1:
+            out.append(0.0)
+            continue
+        if falls_back(fallback, len(cluster), len(same)):
+            value = returns[i] - mean([returns[j] for j in cluster if j != i])
+        elif style == "mean":
+            value = returns[i] - mean(everyone)
+        elif style == "q_style":
+            value = mean(same) - mean(everyone)
+        elif style == "diff_peer":
+            value = returns[i] - mean(different) if different else 0.0
+        else:
+            raise ValueError(style)
+        out.append(value / (deviation(everyone, ddof) + DELTA) if mode == "mean_std_norm" else value)
+    return out
+
+
+def charged(rows, values, habits):
+    return [value - penalty(row, habits, "advantage") for value, row in zip(values, rows, strict=True)]
+
+
+def joined(rows, step, w, mode, habits):
+    trajectory = trajectory_term(rows, divide=mode == "mean_std_norm", habits=habits)
+    return charged(rows, [a + w * b for a, b in zip(trajectory, step, strict=True)], habits)
+
+
+def local_clusters(rows, clusters, eps, centroid):
+    return by_observation(rows) if clusters == "observation" else by_features(rows, eps, centroid)
+
+
+# ---- estimators ----------------------------------------------------------------------------------------------------
+
+
+def grpo(rows, habits="paper"):
+    return charged(rows, trajectory_term(rows, divide=True, habits=habits), habits)
+
+
+def dr_grpo(rows, habits="paper"):
+    return charged(rows, trajectory_term(rows, habits=habits), habits)
+
+
+def rloo(rows, habits="paper"):
+    return charged(rows, trajectory_term(rows, baseline="leave_one_out", habits=habits), habits)
+
+
+def gigpo(rows, w=1.0, gamma=0.95, mode="mean_std_norm", similarity=None, habits="paper"):
+    labels = by_observation(rows) if similarity is None else by_similarity(rows, similarity)
+    return joined(rows, step_term(rows, labels, "mean", gamma, mode, habits=habits), w, mode, habits)
+
+
+def hgpo(
+    rows, history=2, alpha=1.0, weight_offset=1.0, gamma=0.95, mode="mean_std_norm", base_group=False, habits="paper"
+):
+    """Weighted mean over k of the step terms of equal last-k observations; exact zeros are left out of it.
+
+    The base group is the trajectory term (GRPO's, its own return and sample deviation) as one more entry, with k = 0.
+    """
+    values = []
+    for k in range(1, history + 2):
+        values.append((k, step_term(rows, by_history(rows, k), "mean", gamma, mode, ddof=0, habits=habits)))
+    if base_group:
+        values.append((0, trajectory_term(rows, divide=mode == "mean_std_norm", habits=habits)))
+    out = []
+    for i in range(len(rows)):
+        entries = [((k + weight_offset) ** alpha, value[i]) for k, value in values if value[i] != 0]
+        total = sum(weight for weight, _ in entries)
+        out.append(sum(weight * value for weight, value in entries) / total if total > 0 else 0.0)
+    return charged(rows, out, habits)
+
+
+def bigpo(rows, w=1.0, gamma=0.95, mode="mean_std_norm", eps=0.1, centroid="mean", habits="paper"):
+    labels = by_features(rows, eps, centroid)
+    return joined(rows, step_term(rows, labels, "mean", gamma, mode, habits=habits), w, mode, habits)
+
+
+def diff_peer(
+    rows, w=1.0, gamma=0.95, mode="mean_std_norm", eps=0.1, centroid="mean", fallback="no_diff_action",
+    clusters="features", habits="paper",
+):  # fmt: skip
+    labels = local_clusters(rows, clusters, eps, centroid)
+    return joined(rows, step_term(rows, labels, "diff_peer", gamma, mode, fallback, habits=habits), w, mode, habits)
+
+
+def bipace(
+    rows, w=1.0, gamma=0.95, mode="mean_std_norm", eps=0.1, centroid="mean", fallback="no_diff_action",
+    clusters="features", habits="paper",
+):  # fmt: skip
+    labels = local_clusters(rows, clusters, eps, centroid)
+    return joined(rows, step_term(rows, labels, "q_style", gamma, mode, fallback, habits=habits), w, mode, habits)
+
+
+ESTIMATORS = {f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace)}

@@ -1,0 +1,96 @@
+"""Every recipe and switch gives, row for row, the numbers of a plain loop that shares none of its code."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles
+from bipace.core import clustering, estimators, returns
+from bipace.core.actions import action_tag, first_n, tag_verb
+from bipace.core.advantages import advantages
+from strategies import EPS, EXACT_GAMMAS, step_tables, to_batch
+
+modes = st.sampled_from(["mean_norm", "mean_std_norm"])
+habits = st.sampled_from(["paper", "verl_agent"])
+joint = {"w": st.sampled_from([0.0, 0.5, 1.0, 3.0]), "gamma": st.sampled_from([0.0, 0.5, 0.95, 1.0]), "mode": modes}
+state_side = {"eps": st.sampled_from([0.0, EPS / 2, EPS, 0.5, 1.0]), "centroid": st.sampled_from(["mean", "leader"])}
+action_side = {
+    "fallback": st.sampled_from(["no_diff_action", "no_same_action_peer", "never"]),
+    "clusters": st.sampled_from(["features", "observation"]),
+}
+SWITCHES = {
+    "grpo": {},
+    "dr_grpo": {},
+    "rloo": {},
+    "gigpo": {**joint, "similarity": st.sampled_from([None, 0.95, 0.5])},
+    "hgpo": {
+        "history": st.integers(0, 4),
+        "alpha": st.sampled_from([0.0, 1.0, 2.0]),
+        "weight_offset": st.sampled_from([0.0, 1.0]),
+        "gamma": st.sampled_from(EXACT_GAMMAS),
+        "mode": modes,
+        "base_group": st.booleans(),
+    },
+    "bigpo": {**joint, **state_side},
+    "diff_peer": {**joint, **state_side, **action_side},
+    "bipace": {**joint, **state_side, **action_side},
+}
+
+
+def same_partition(labels, expected):
+    pairs = set(zip(labels.tolist(), expected, strict=True))
+    return len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
+
+
+def test_every_recipe_has_an_oracle():
+    assert set(SWITCHES) == set(oracles.ESTIMATORS) == set(estimators.RECIPES)
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_recipes(name, data):
+    rows = data.draw(step_tables(penalties=data.draw(st.booleans())))
+    options = data.draw(st.fixed_dictionaries({**SWITCHES[name], "habits": habits}))
+    values = advantages(to_batch(rows), estimators.recipe(name, **options)).values
+    np.testing.assert_allclose(values, oracles.ESTIMATORS[name](rows, **options), rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(step_tables(), st.sampled_from([0.0, 0.5, 0.95, 1.0]))
+def test_returns(rows, gamma):
+    batch = to_batch(rows)
+    np.testing.assert_allclose(returns.trajectory_return(batch), oracles.trajectory_return(rows), rtol=1e-12)
+    np.testing.assert_allclose(returns.return_to_go(batch, gamma), oracles.return_to_go(rows, gamma), rtol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(step_tables(), st.integers(1, 4), st.sampled_from([0.5, 0.95, 1.0]))
+def test_text_clusterings(rows, k, ratio):
+    batch = to_batch(rows)
+    assert same_partition(clustering.by_prompt_group(batch), oracles.by_prompt_group(rows))
+    assert same_partition(clustering.by_observation(batch), oracles.by_observation(rows))
+    assert same_partition(clustering.by_history(batch, k), oracles.by_history(rows, k))
+    assert same_partition(clustering.by_similarity(batch, ratio), oracles.by_similarity(rows, ratio))
+
+
+@settings(max_examples=100, deadline=None)
+@given(step_tables(max_steps=8), st.fixed_dictionaries(state_side), st.sampled_from(["gram", "plain"]))
+def test_feature_clusters(rows, options, form):
+    labels = clustering.by_features(to_batch(rows), **options, form=form)
+    assert same_partition(labels, oracles.by_features(rows, **options))
+
+
+fragments = st.sampled_from(["<action>", "</action>", "<ACTION>", " Go North ", "go", "\n", "<think>", "a", " "])
+
+
+@given(st.lists(fragments, max_size=8).map("".join))
+def test_text_action_keys(response):
+    assert action_tag(response).key == oracles.action_tag(response)
+    assert tag_verb(response).key == oracles.tag_verb(response)
+
+
+@given(st.lists(st.integers(0, 9), max_size=12), st.integers(0, 10))
+def test_token_action_keys(tokens, n):
+    assert first_n("", tokens, n).key == oracles.first_n(tokens, n)

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from bipace.policies.hf import Actor, buckets, score
+
+PROMPT_LENGTHS = (5, 40, 1, 17)
+
+
+@pytest.fixture(scope="module", params=["tiny_actor_folder", "tiny_llama_folder"])
+def actor(request):
+    return Actor.load(request.getfixturevalue(request.param))
+
+
+def prompts(lengths=PROMPT_LENGTHS, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, 256, n).tolist() for n in lengths]
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def greedy(actor, prefix, n):
+    ids = torch.tensor([prefix])
+    out = actor.model.generate(
+        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=n,
+        eos_token_id=list(actor.end_token_ids),
+    )  # fmt: skip
+    return out[0, len(prefix) :].tolist()
+
+
+def rollout(actor, turns=3, temperature=1.0, copies=2, n=7):
+    session = actor.session(prompts(), copies, capacity=160)
+    sequences = [list(p) for p in prompts() for _ in range(copies)]
+    spans, logprobs = [[] for _ in sequences], [[] for _ in sequences]
+    rng = np.random.default_rng(1)
+    for turn in range(turns):
+        rows = [i for i in range(len(sequences)) if turn == 0 or (i + turn) % 3]
+        for row, r in zip(
+            rows, session.generate(rows, max_new_tokens=n, temperature=temperature, generator=generator(turn)),
+            strict=True,
+        ):  # fmt: skip
+            spans[row].append((len(sequences[row]), len(sequences[row]) + len(r.tokens)))
+            sequences[row] += r.tokens.tolist()
+            logprobs[row] += r.logprobs.tolist()
+        replies = [rng.integers(0, 256, 1 + row % 5).tolist() for row in rows]
+        session.extend(rows, replies)
+        for row, reply in zip(rows, replies, strict=True):
+            sequences[row] += reply
+        assert session.lengths.tolist() == [len(s) for s in sequences]
+    return [np.array(s) for s in sequences], spans, np.concatenate(logprobs)
+
+
+def test_greedy_turns_equal_generate_on_the_whole_prefix(actor):
+    sequences, spans, _ = rollout(actor, temperature=0.0, copies=1)
+    for sequence, of_row in zip(sequences, spans, strict=True):
+        for start, end in of_row:
+            assert sequence[start:end].tolist() == greedy(actor, sequence[:start].tolist(), 7)
+
+
+def test_sampled_logprobs_equal_scores(actor):
+    sequences, spans, logprobs = rollout(actor)
+    with torch.no_grad():
+        scores = score(actor, sequences, spans, layer=None)
+    assert scores.features is None
+    assert scores.entropy is None
+    np.testing.assert_allclose(logprobs, scores.logprobs.numpy(), atol=1e-5)
+
+
+def test_features_equal_hidden_states_of_a_plain_forward(actor):
+    sequences, spans, _ = rollout(actor)
+    for layer in range(actor.n_layers + 1):
+        with torch.no_grad():
+            features = score(actor, sequences, spans, layer=layer).features
+            plain = [
+                actor.model(torch.tensor(s)[None], output_hidden_states=True).hidden_states[layer][0, start - 1]
+                for s, of_row in zip(sequences, spans, strict=True)
+                for start, _ in of_row
+            ]
+        torch.testing.assert_close(features, torch.stack(plain), atol=1e-5, rtol=1e-5)
+
+
+def test_feature_does_not_depend_on_padding_or_side(actor):
+    short, long = (np.array(p) for p in prompts((6, 60)))
+    with torch.no_grad():
+        alone = score(actor, [short], [[(5, 6)]], layer=2).features
+        batch = score(actor, [long, short], [[(1, 2)], [(5, 6)]], layer=2).features
+        ids = torch.tensor(np.concatenate([np.zeros(9, dtype=np.int64), short]))[None]
+        left = actor.model(
+            ids, attention_mask=(torch.arange(15) >= 9)[None].long(),
+            position_ids=(torch.arange(15) - 9).clamp(min=0)[None], output_hidden_states=True,
+        ).hidden_states[2][0, 13]  # fmt: skip
+    torch.testing.assert_close(alone[0], batch[1], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(alone[0], left, atol=1e-5, rtol=1e-5)
+
+
+def test_scores_with_gradients_equal_those_without(actor):
+    sequences, spans, _ = rollout(actor, turns=2)
+    graph = score(actor, sequences, spans, layer=1, with_entropy=True)
+    with torch.no_grad():
+        plain = score(actor, sequences, spans, layer=1, with_entropy=True)
+    torch.testing.assert_close(graph.logprobs.detach(), plain.logprobs)
+    torch.testing.assert_close(graph.entropy.detach(), plain.entropy)
+    assert not graph.features.requires_grad
+    graph.logprobs.sum().backward()
+    assert all(p.grad is not None for p in actor.model.parameters())
+    actor.model.zero_grad(set_to_none=True)
+
+
+def test_end_token_ends_a_response_and_is_kept(actor):
+    end = actor.tokenizer.convert_tokens_to_ids("<|im_end|>")
+    assert actor.end_token_ids == (end,)
+    session = actor.session(prompts(), 16, capacity=300)
+    rows = list(range(64))
+    responses = session.generate(rows, max_new_tokens=200, temperature=8.0, generator=generator())
+    assert any(r.finished for r in responses)
+    for r in responses:
+        assert r.finished == (r.tokens[-1] == end)
+        assert end not in r.tokens[:-1]
+        assert r.finished or len(r.tokens) == 200
+
+
+def test_prompt_with_end_and_pad_tokens_is_only_context(actor):
+    end, pad = actor.tokenizer.eos_token_id, actor.tokenizer.pad_token_id
+    prompt = [1, end, pad, 2, end]
+    (r,) = actor.session([prompt], capacity=30).generate([0], max_new_tokens=6, temperature=0.0, generator=generator())
+    assert r.tokens.tolist() == greedy(actor, prompt, 6)
+
+
+def test_same_seed_gives_the_same_rollout(actor):
+    for a, b in zip(rollout(actor)[0], rollout(actor)[0], strict=True):
+        assert a.tolist() == b.tolist()
+
+
+def test_capacity_is_checked_with_row_and_lengths(actor):
+    session = actor.session([[1, 2, 3]], 2, capacity=10)
+    with pytest.raises(ValueError, match="row 1 holds 3 tokens and cannot take 8 more: the capacity is 10"):
+        session.extend([1], [[0] * 8])
+    with pytest.raises(ValueError, match="row 0 holds 3"):
+        session.generate([0], max_new_tokens=8, temperature=0, generator=generator())
+    assert len(session.generate([0], max_new_tokens=7, temperature=0, generator=generator())[0].tokens) <= 7
+
+
+def test_layer_index(actor):
+    assert [actor.layer_index(x) for x in (0, 3, -1, -4, 0.5, 0.9)] == [0, 3, 3, 0, 2, 3]
+    for wrong in (4, -5, 1.0, 1.5, True):
+        with pytest.raises(ValueError, match=r"layer is .* from -4 to 3"):
+            actor.layer_index(wrong)
+
+
+def test_saved_folder_gives_identical_logits(actor, tmp_path):
+    for _ in range(2):
+        actor.save(tmp_path / "out")
+    again = Actor.load(tmp_path / "out")
+    ids = torch.tensor([prompts()[1]])
+    with torch.no_grad():
+        assert torch.equal(actor.model(ids).logits, again.model(ids).logits)
+    assert again.tokenizer.chat_template == actor.tokenizer.chat_template
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("remove", "message"),
+    [
+        (["config.json"], "no config.json"),
+        (["model.safetensors"], "no weights"),
+        (["tokenizer.json"], "no tokenizer"),
+        (["chat_template.jinja"], "no chat template"),
+    ],
+)
+def test_incomplete_folder_is_one_clear_error(tiny_actor_folder, tmp_path, remove, message):
+    folder = shutil.copytree(tiny_actor_folder, tmp_path / "copy")
+    for name in remove:
+        (folder / name).unlink()
+    assert "chat_template" not in json.loads((folder / "tokenizer_config.json").read_text())
+    with pytest.raises((FileNotFoundError, ValueError), match=message):
+        Actor.load(folder)
+
+
+def test_missing_folder_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        Actor.load(tmp_path / "nowhere")
+
+
+def test_buckets_hold_similar_lengths_within_the_budget():
+    assert buckets([3, 10, 4, 9, 30], 20) == [[4], [1, 3], [2, 0]]
+    assert buckets([], 5) == []
