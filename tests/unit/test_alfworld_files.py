@@ -57,7 +57,7 @@ CASES = {
 def test_a_broken_file_is_one_error_that_names_file_and_culprit(data, message, tmp_path):
     path = tmp_path / "game.tw-pddl"
     path.write_text(json.dumps(data))
-    with pytest.raises(GameFileError, match=f"(?s)game.tw-pddl: .*{message}"):
+    with pytest.raises(GameFileError, match=rf"(?s)game\.tw-pddl: .*{message}"):
         load_game(path)
 
 
@@ -65,12 +65,12 @@ def test_a_broken_file_is_one_error_that_names_file_and_culprit(data, message, t
 def test_a_file_that_is_no_json_object_is_named(text, tmp_path):
     path = tmp_path / "game.tw-pddl"
     path.write_text(text)
-    with pytest.raises(GameFileError, match="game.tw-pddl: "):
+    with pytest.raises(GameFileError, match=r"game\.tw-pddl: "):
         load_game(path)
 
 
 def test_a_file_that_is_not_text_is_named(tmp_path):
     path = tmp_path / "game.tw-pddl"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(GameFileError, match="game.tw-pddl: "):
+    with pytest.raises(GameFileError, match=r"game\.tw-pddl: "):
         load_game(path)
