@@ -74,3 +74,59 @@ def test_a_file_that_is_not_text_is_named(tmp_path):
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(GameFileError, match=r"game\.tw-pddl: "):
         load_game(path)
+
+
+def heating(domain):
+    """Play the heat game's plan up to the heating, under another domain."""
+    data = generate("pick_heat_then_place_in_recep", 0)
+    game = load_game({**data, "pddl_domain": domain(data["pddl_domain"])})
+    _, state = game.reset()
+    at = next(i for i, command in enumerate(data["walkthrough"]) if command.startswith("heat"))
+    for command in data["walkthrough"][:at]:
+        game.step(state, command)
+    return game, state, data["walkthrough"][at]
+
+
+def in_heat_object(old, new):
+    def change(domain):
+        head, mark, body = domain.partition("(:action HeatObject")
+        assert old in body
+        return head + mark + body.replace(old, new, 1)
+
+    return change
+
+
+def test_the_rules_are_those_of_the_file_a_further_precondition():
+    game, state, heat = heating(in_heat_object("(heatable ?o)", "(heatable ?o) (opened ?r)"))
+    assert heat not in state.admissible
+    assert game.step(state, "open " + heat.split(" with ")[1]) is not None
+    assert heat in state.admissible
+
+
+def test_the_rules_are_those_of_the_file_a_conditional_effect_on_a_constant():
+    effect = "(isHot ?o) (when (receptacleType ?r {}) (isClean ?o))"
+    for kind, seen in (("MicrowaveType", "hot and clean"), ("FridgeType", "hot")):
+        game, state, heat = heating(in_heat_object("(isHot ?o)", effect.format(kind)))
+        game.step(state, heat)
+        thing = heat.split()[1:3]
+        assert game.step(state, "examine " + " ".join(thing)) == f"This is a {seen} {' '.join(thing)}."
+
+
+def test_a_negated_condition_on_several_parts_is_spread_out():
+    rule = "(heatable ?o) (not (or (opened ?r) (not (holds ?a ?o))))"
+    game, state, heat = heating(in_heat_object("(heatable ?o)", rule))
+    assert heat in state.admissible
+    game.step(state, "open " + heat.split(" with ")[1])
+    assert heat not in state.admissible
+
+
+def test_what_is_nested_too_deeply_is_one_error():
+    deep = "(" * 5000 + ")" * 5000
+    with pytest.raises(GameFileError, match=r"nested too deeply|atom"):
+        load_game(changed("pddl_domain", "(checked ?l)", deep))
+
+
+def test_a_condition_with_too_many_alternatives_is_refused():
+    wide = "(and" + " (or (checked ?l) (examined ?l))" * 12 + ")"
+    with pytest.raises(GameFileError, match=r"action 'look'.*too many alternatives"):
+        load_game(changed("pddl_domain", "(atLocation ?a ?l)\n        )\n    :effect", f"{wide})\n :effect"))

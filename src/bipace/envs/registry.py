@@ -20,8 +20,8 @@ def get_suite(name: str) -> Suite:
     """The suite with this name.
 
     Args:
-        name: a shipped suite ("textcraft", "alfworld"), "package.module:attribute" or "path/to/file.py:attribute". The attribute is
-            a Suite or a function of no arguments that returns one.
+        name: a shipped suite ("textcraft", "alfworld"), "package.module:attribute" or "path/to/file.py:attribute".
+            The attribute is a Suite or a function of no arguments that returns one.
 
     Raises:
         ValueError: no such suite, module, file or attribute, or the attribute gives no Suite; the message says which.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bipace.envs.alfworld import pddl
 from bipace.envs.alfworld.errors import GameFileError
@@ -43,6 +43,25 @@ class State:
         return self._admissible
 
 
+class CompiledEffect(NamedTuple):
+    """A fact that an action makes true or false, when the guard (if any) holds before the action."""
+
+    guard: Query | None
+    predicate: str
+    positive: bool
+    constants: Row
+    places: tuple[int, ...]
+
+    def is_due(self, tables: Tables, args: Row) -> bool:
+        """Whether the effect takes place."""
+        return self.guard is None or bool(self.guard.rows(tables, args + self.constants))
+
+    def fact(self, args: Row) -> Row:
+        """The fact itself."""
+        row = args + self.constants
+        return tuple([row[i] for i in self.places])
+
+
 class CompiledAction:
     """One action schema of one game: which ground instances apply, their commands, effects and feedback."""
 
@@ -62,33 +81,26 @@ class CompiledAction:
         self.can_be_idle = all(map(self._may_be_required, schema.effects))
         self.known: dict[Row, str] = {}
         self.memo: dict[Any, Commands] | None = {} if self.reads <= game.singletons else None
-        self.memo_tables = (
-            [game.layout.table(name, (), 0) for name in sorted(self.reads)] if self.memo is not None else []
-        )
+        memoised = sorted(self.reads) if self.memo is not None else []
+        self.memo_tables = [game.layout.table(name, (), len(game.domain.predicates[name])) for name in memoised]
 
     def _may_be_required(self, effect: pddl.Effect) -> bool:
         """Whether an effect can coincide with a literal of a precondition (or be undone by another effect)."""
-        return any(
-            other.predicate == effect.literal.predicate
-            for part in self.schema.precondition
-            for other in part.literals
-            if other.positive == effect.literal.positive or self._added(effect.literal.predicate)
-        )
+        name, positive = effect.literal.predicate, effect.literal.positive
+        if not positive and self._added(name):
+            return True
+        literals = [literal for part in self.schema.precondition for literal in part.literals]
+        return any(literal.predicate == name and literal.positive == positive for literal in literals)
 
     def _added(self, predicate: str) -> bool:
         return any(e.literal.positive and e.literal.predicate == predicate for e in self.schema.effects)
 
-    def _effect(self, game: Game, effect: pddl.Effect) -> tuple[Query | None, str, Callable[[Row], Row], bool]:
+    def _effect(self, game: Game, effect: pddl.Effect) -> CompiledEffect:
         slots, constants = game.slots(self.parameters, [effect.literal, *effect.condition])
         where = f"effect of action '{self.schema.name}'"
         guard = game.join(effect.condition, slots, where) if effect.condition else None
         places = [slots[arg] for arg in effect.literal.args]
-        return (
-            guard,
-            effect.literal.predicate,
-            lambda row: tuple((*row, *constants)[i] for i in places),
-            effect.literal.positive,
-        )
+        return CompiledEffect(guard, effect.literal.predicate, effect.literal.positive, constants, tuple(places))
 
     def is_idle(self, args: Row) -> bool:
         """Whether every effect of this instance is among its preconditions; the planner drops such operators."""
@@ -216,8 +228,9 @@ class Game:
             name: [i for i, action in enumerate(self.actions) if name in action.reads] for name in self.fluents
         }
         for name in list(self.fluents):
+            arity = len(self.domain.predicates[name])
             if name in self.layout.access:
-                self.layout.table(name, tuple(range(len(self.domain.predicates[name]))), 0)
+                self.layout.table(name, tuple(range(arity)), arity)
         negated = {name for name in self.layout.access if name.startswith("not_")}
         self.tracked_negations = {name.removeprefix("not_") for name in negated}
         self.changing = [
@@ -275,9 +288,9 @@ class Game:
 
     def _apply(self, tables: Tables, action: CompiledAction, args: Row) -> set[str]:
         due = [
-            (name, fact(args), positive)
-            for guard, name, fact, positive in action.effects
-            if name in self.layout.access and (guard is None or guard.rows(tables, args))
+            (effect.predicate, effect.fact(args), effect.positive)
+            for effect in action.effects
+            if effect.predicate in self.layout.access and effect.is_due(tables, args)
         ]
         for name, fact, positive in due:
             if not positive:
@@ -299,12 +312,13 @@ def load_game(source: str | Path | Mapping[str, Any]) -> Game:
         GameFileError: malformed or unsupported; the message names the file and the predicate, action or rule.
         OSError: the file cannot be read.
     """
-    if isinstance(source, Mapping):
-        return Game(source)
+    where = "game" if isinstance(source, Mapping) else str(source)
     try:
-        data = json.loads(Path(source).read_text(encoding="utf-8"))
-        if not isinstance(data, dict):
+        data = source if isinstance(source, Mapping) else json.loads(Path(source).read_text(encoding="utf-8"))
+        if not isinstance(data, Mapping):
             raise GameFileError("expected a JSON object")
         return Game(data)
     except (GameFileError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise GameFileError(f"{source}: {error}") from error
+        raise GameFileError(f"{where}: {error}") from error
+    except RecursionError as error:
+        raise GameFileError(f"{where}: nested too deeply") from error

@@ -8,6 +8,7 @@ quantifiers, derived predicates and numeric conditions are refused by name. Acti
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -128,6 +129,18 @@ def _show(form: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+_OPERANDS = {"not": 1, "imply": 2, "exists": 2, "forall": 2, "when": 2}
+_MOST_CONJUNCTIONS = 256
+
+
+def _head(form: Any, where: str) -> Any:
+    """The operator or predicate of a form; operators must have their number of operands."""
+    head = form[0] if isinstance(form, list) and form else form
+    if isinstance(head, str) and head in _OPERANDS and len(form) != _OPERANDS[head] + 1:
+        raise GameFileError(f"{where}: '{head}' takes {_OPERANDS[head]} operands, found {_show(form)}")
+    return head
+
+
 class _Conditions:
     """Brings the conditions of one action or goal into disjunctive normal form, with a fresh name per quantifier."""
 
@@ -156,7 +169,7 @@ class _Conditions:
         """Disjunction (list) of conjunctions (tuples)."""
         if form == [] or form == ["and"]:
             return [()] if positive else []
-        head = form[0] if isinstance(form, list) and form else form
+        head = _head(form, self.where)
         if head == "not":
             return self.normal_form(form[1], names, not positive)
         if head == "imply":
@@ -164,6 +177,8 @@ class _Conditions:
         if head in ("and", "or"):
             parts = [self.normal_form(part, names, positive) for part in form[1:]]
             if (head == "and") == positive:
+                if math.prod(map(len, parts)) > _MOST_CONJUNCTIONS:
+                    raise GameFileError(f"{self.where}: too many alternatives in {_show(form)}")
                 return [tuple(dict.fromkeys(sum(choice, ()))) for choice in product(*parts)]
             return [conjunction for part in parts for conjunction in part]
         if head == "exists" and positive:
@@ -195,7 +210,7 @@ class _Conditions:
 
 def _effects(form: Any, conditions: _Conditions, guard: tuple[Literal, ...] = ()) -> Iterator[Effect]:
     names = {name: name for name in conditions.variables}
-    head = form[0] if isinstance(form, list) and form else None
+    head = _head(form, conditions.where)
     if head == "and":
         for part in form[1:]:
             yield from _effects(part, conditions, guard)
@@ -234,6 +249,8 @@ def parse_domain(text: str) -> Domain:
             types.update(_typed(section[1:], "pddl_domain :types"))
         elif head == ":predicates":
             for form in section[1:]:
+                if not isinstance(form, list) or not form or not isinstance(form[0], str):
+                    raise GameFileError(f"pddl_domain :predicates: cannot read {_show(form)}")
                 predicates[form[0]] = tuple(kind for _, kind in _typed(form[1:], f"predicate '{form[0]}'"))
         elif head == ":action":
             action = _action(section, types, predicates)
