@@ -165,6 +165,7 @@ class Game:
         self.facts: dict[str, list[Row]] = {}
         for predicate, *args in self.problem.facts:
             self.facts.setdefault(predicate, []).append(tuple(self.number[arg] for arg in args))
+        self.sizes = {name: len(rows) for name, rows in self.facts.items()}
         for entity, kind in self.problem.objects.items():
             if kind not in self.domain.types:
                 raise GameFileError(f"pddl_problem :objects: '{entity}' has the unknown type '{kind}'")
@@ -202,7 +203,7 @@ class Game:
         types = {**dict(part.types), **dict(parameters)}
         literals = [*part.literals, *self._type_checks(part, types)]
         slots, constants = self.slots((), literals)
-        query = self.join(planned(literals, slots, types), slots, where)
+        query = self.join(planned(literals, slots, types, self.sizes), slots, where)
         places = [query.slots[name] for name, _ in parameters]
         if len(places) == 1:
             only = places[0]

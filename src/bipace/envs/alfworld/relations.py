@@ -156,21 +156,35 @@ def join(literals: Sequence[Literal], slots: Mapping[Any, int], layout: Layout, 
     return Query(tuple(steps), slots, frozenset(literal.predicate for literal in literals))
 
 
-def planned(literals: Iterable[Literal], bound: Iterable[str], types: Mapping[str, str]) -> list[Literal]:
+def planned(
+    literals: Iterable[Literal], bound: Iterable[str], types: Mapping[str, str], sizes: Mapping[str, int]
+) -> list[Literal]:
     """The literals in an order that keeps intermediate results small.
 
     Checks come first; then literals about the agent, of which there is one; then those with the fewest unknown and
-    the most known arguments. Ties keep the order of the file.
+    the most known arguments; then predicates with few facts. Ties keep the order of the file.
+
+    Args:
+        literals: a conjunction.
+        bound: arguments that are known from the start.
+        types: type of each variable.
+        sizes: number of facts of each predicate at the start of the game.
     """
     left, known, order = list(literals), set(bound), []
 
-    def cost(literal: Literal) -> tuple[bool, bool, int, int]:
+    def cost(literal: Literal) -> tuple[bool, bool, int, int, int]:
         unknown = sum(arg not in known for arg in literal.args)
         waits = unknown > 0 and (not literal.positive or literal.predicate == "=")
         about_agent = any(types.get(arg) == "agent" for arg in literal.args) and not literal.predicate.startswith(
             "type@"
         )
-        return waits, unknown > 0 and not about_agent, unknown, unknown - len(literal.args)
+        return (
+            waits,
+            unknown > 0 and not about_agent,
+            unknown,
+            unknown - len(literal.args),
+            sizes.get(literal.predicate, 0),
+        )
 
     while left:
         best = min(left, key=cost)
