@@ -8,7 +8,7 @@ that is applicable: actions without any effect in their own precondition's terms
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,22 +78,14 @@ class CompiledAction:
         self.feedback = renderer.text(text.feedback, scope, f"feedback of {where}")
         self.effects = [self._effect(game, effect) for effect in schema.effects]
         self.reads = frozenset().union(*(query.predicates for query, _ in self.queries)) & game.fluents
-        self.can_be_idle = all(map(self._may_be_required, schema.effects))
+        literals = [literal for part in schema.precondition for literal in part.literals]
+        _, self.constants = game.slots((), [*literals, *(effect.literal for effect in schema.effects)])
+        self.number = game.number
+        self.idle_when_distinct = self._covers(self.parameters)
         self.known: dict[Row, str] = {}
         self.memo: dict[Any, Commands] | None = {} if self.reads <= game.singletons else None
         memoised = sorted(self.reads) if self.memo is not None else []
         self.memo_tables = [game.layout.table(name, (), len(game.domain.predicates[name])) for name in memoised]
-
-    def _may_be_required(self, effect: pddl.Effect) -> bool:
-        """Whether an effect can coincide with a literal of a precondition (or be undone by another effect)."""
-        name, positive = effect.literal.predicate, effect.literal.positive
-        if not positive and self._added(name):
-            return True
-        literals = [literal for part in self.schema.precondition for literal in part.literals]
-        return any(literal.predicate == name and literal.positive == positive for literal in literals)
-
-    def _added(self, predicate: str) -> bool:
-        return any(e.literal.positive and e.literal.predicate == predicate for e in self.schema.effects)
 
     def _effect(self, game: Game, effect: pddl.Effect) -> CompiledEffect:
         slots, constants = game.slots(self.parameters, [effect.literal, *effect.condition])
@@ -103,11 +95,22 @@ class CompiledAction:
         return CompiledEffect(guard, effect.literal.predicate, effect.literal.positive, constants, tuple(places))
 
     def is_idle(self, args: Row) -> bool:
-        """Whether every effect of this instance is among its preconditions; the planner drops such operators."""
+        """Whether every effect of this instance is among its preconditions; the planner drops such operators.
+
+        Instances with pairwise different arguments are all alike in this, so only the others are looked at.
+        """
+        row = args + self.constants
+        return self.idle_when_distinct if len(set(row)) == len(row) else self._covers(args)
+
+    def _covers(self, args: Sequence[Any]) -> bool:
         named = dict(zip(self.parameters, args, strict=True))
 
         def ground(literal: pddl.Literal) -> tuple[str, tuple[Any, ...], bool]:
-            return literal.predicate, tuple(named.get(arg, arg) for arg in literal.args), literal.positive
+            return (
+                literal.predicate,
+                tuple(named.get(arg, self.number.get(arg, arg)) for arg in literal.args),
+                literal.positive,
+            )
 
         effects = {ground(effect.literal) for effect in self.schema.effects}
         effects = {e for e in effects if e[2] or (e[0], e[1], True) not in effects}
@@ -129,7 +132,7 @@ class CompiledAction:
             for row in query.rows(tables, start):
                 args = project(row)
                 if args not in known:
-                    known[args] = "" if self.can_be_idle and self.is_idle(args) else self.template(tables, args)
+                    known[args] = "" if self.is_idle(args) else self.template(tables, args)
                 command = known[args]
                 if command:
                     found.setdefault(command, (self, args))
