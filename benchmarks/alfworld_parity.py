@@ -115,6 +115,9 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=60, help="random steps a game (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--exact", action="store_true", help="the stock stack as it is, twenty times slower")
+    # Taken now: the stock stack's translator overwrites sys.argv.
+    given = sys.argv[1:]
+    command = "make parity-alfworld" if not given else " ".join(["python benchmarks/alfworld_parity.py", *given])
     options = parser.parse_args()
     if not options.exact:
         remember_pure_parts()
@@ -155,12 +158,10 @@ def main() -> int:
         "stock_unmodified": options.exact,
         "machine": machine(),
         "date": datetime.now(timezone.utc).date().isoformat(),
-        "command": "make parity-alfworld"
-        if len(sys.argv) == 1
-        else "python benchmarks/" + " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": command,
     }
     # A partial run must not take the place of the full one.
-    name = "alfworld_parity.json" if len(sys.argv) == 1 else "alfworld_parity_partial.json"
+    name = "alfworld_parity_partial.json" if given else "alfworld_parity.json"
     if options.exact:
         name = "alfworld_parity_exact.json"
     out = ROOT / "benchmarks" / "results" / name

@@ -143,6 +143,8 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=8)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--stock-games", type=int, default=6)
+    # Taken now: the stock stack's translator overwrites sys.argv.
+    command = " ".join(["python benchmarks/alfworld_speed.py", *sys.argv[1:]])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         games = official_games(Path(folder))
@@ -163,7 +165,7 @@ def main() -> None:
         "machine": {**machine(), "load_average_1min": os.getloadavg()[0] if hasattr(os, "getloadavg") else None},
         "versions": {name: version(name) for name in ("alfworld", "textworld")} if installed else {},
         "date": datetime.now(timezone.utc).date().isoformat(),
-        "command": " ".join(["python benchmarks/alfworld_speed.py", *sys.argv[1:]]),
+        "command": command,
     }
     out = ROOT / "benchmarks" / "results" / "alfworld_speed.json"
     out.parent.mkdir(parents=True, exist_ok=True)
