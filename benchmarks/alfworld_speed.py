@@ -4,7 +4,8 @@
 
 Both sides play the same official games with the same random admissible commands; a step includes the admissible list.
 Load is the compilation of one file, cold steps are those of a game's first episode. The stock stack is run as it is.
-Where it is not installed only this side is measured. Writes benchmarks/results/alfworld_speed.json.
+Writes benchmarks/results/alfworld_speed.json. Where it is not installed only this side is measured, into
+alfworld_speed_alone.json; without the official games this side plays generated ones.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from alfworld_stock import ROOT, machine, make_stock, official_games
+from stock_alfworld.stock import ROOT, machine, make_stock, official_games
 
-from bipace.envs.alfworld import FAMILIES, AlfworldGame, generate_game, plan
+from bipace.envs.alfworld import FAMILIES, AlfworldGame, generate, generate_game, plan
 
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
@@ -38,6 +39,20 @@ def timed(call: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
     begin = {name: clock() for name, clock in CLOCKS.items()}
     result = call()
     return result, {name: clock() - begin[name] for name, clock in CLOCKS.items()}
+
+
+def games_here(scratch: Path) -> dict[str, list[Path]]:
+    """The official games, or where they are absent ten generated games of each family."""
+    try:
+        return official_games(scratch)
+    except FileNotFoundError:
+        paths = []
+        for family in FAMILIES:
+            for seed in range(10):
+                paths.append(scratch / family / str(seed) / "game.tw-pddl")
+                paths[-1].parent.mkdir(parents=True)
+                paths[-1].write_text(json.dumps(generate(family, seed)), encoding="utf-8")
+        return {"generated": paths}
 
 
 def choose(games: dict[str, list[Path]], count: int) -> list[Path]:
@@ -147,7 +162,7 @@ def main() -> None:
     command = " ".join(["python benchmarks/alfworld_speed.py", *sys.argv[1:]])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        games = official_games(Path(folder))
+        games = games_here(Path(folder))
         mine = ours(choose(games, options.games), options.episodes, options.steps)
         installed = importlib.util.find_spec("textworld") is not None
         theirs = stock(choose(games, options.stock_games), options.steps) if installed else None
@@ -160,6 +175,7 @@ def main() -> None:
         "peer_name": "alfworld 0.4.2 + textworld 1.7.0, unmodified",
         "floor": 10_000,
         "ratio": theirs and value / theirs["steps_per_second"]["wall"],
+        "games": sorted(games),
         "bipace": mine,
         "stock": theirs,
         "machine": {**machine(), "load_average_1min": os.getloadavg()[0] if hasattr(os, "getloadavg") else None},
@@ -167,7 +183,7 @@ def main() -> None:
         "date": datetime.now(timezone.utc).date().isoformat(),
         "command": command,
     }
-    out = ROOT / "benchmarks" / "results" / "alfworld_speed.json"
+    out = ROOT / "benchmarks" / "results" / ("alfworld_speed.json" if theirs else "alfworld_speed_alone.json")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(json.dumps({key: result[key] for key in ("value", "peer", "ratio", "bipace", "stock")}, indent=1))

@@ -1,7 +1,7 @@
 """Differential test: bipace's ALFWorld engine against the stock stack, byte for byte.
 
     make parity-alfworld          (or, in an environment with requirements-alfworld.lock:)
-    PYTHONPATH=src python benchmarks/alfworld_parity.py
+    PYTHONPATH=src python benchmarks/stock_alfworld/parity.py
 
 Plays official games of all families and splits and generated games (new and older text form) on both sides: the
 expert's walkthrough, then random commands with some that do not apply. After every step the observation, the whole
@@ -24,7 +24,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from alfworld_stock import ROOT, machine, make_stock, official_games, remember_pure_parts
+from stock import ROOT, machine, make_stock, official_games, remember_pure_parts
 
 from bipace.envs.alfworld import FAMILIES, AlfworldGame, generate
 
@@ -117,7 +117,7 @@ def main() -> int:
     parser.add_argument("--exact", action="store_true", help="the stock stack as it is, twenty times slower")
     # Taken now: the stock stack's translator overwrites sys.argv.
     given = sys.argv[1:]
-    command = "make parity-alfworld" if not given else " ".join(["python benchmarks/alfworld_parity.py", *given])
+    command = "make parity-alfworld" if not given else " ".join(["python benchmarks/stock_alfworld/parity.py", *given])
     options = parser.parse_args()
     if not options.exact:
         remember_pure_parts()

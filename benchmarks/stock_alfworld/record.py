@@ -1,6 +1,6 @@
 """Record what the stock stack answers, as commands and digests, for the tests that run without it.
 
-    PYTHONPATH=src python benchmarks/alfworld_record.py     (in an environment with requirements-alfworld.lock)
+    PYTHONPATH=src python benchmarks/stock_alfworld/record.py     (in an environment with requirements-alfworld.lock)
 
 Writes tests/golden/alfworld_generated.json and tests/golden/alfworld_official.json. A digest covers one turn:
 observation, admissible commands in order, reward, won, done. No text of a game is stored.
@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from alfworld_parity import next_command
-from alfworld_stock import ROOT, make_stock, official_games, remember_pure_parts
+from parity import next_command
+from stock import ROOT, make_stock, official_games, remember_pure_parts
 
 from bipace.envs.alfworld import FAMILIES, generate
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import copy
 import os
-import sys
 import tarfile
 import tempfile
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SPLITS = ("train", "valid_seen", "valid_unseen")
 
 
@@ -60,7 +59,10 @@ def remember_pure_parts() -> None:
 
 
 def official_games(scratch: Path) -> dict[str, list[Path]]:
-    """Paths of the official games by split: from ALFWORLD_DATA, or from the archives beside the checkout."""
+    """Paths of the official games by split: from ALFWORLD_DATA, or from the archives beside the checkout.
+
+    Raises FileNotFoundError where there are none.
+    """
     from bipace.envs.alfworld.suite import official_folder
 
     folder = official_folder()
@@ -69,7 +71,7 @@ def official_games(scratch: Path) -> dict[str, list[Path]]:
         candidates = [shared, *(parent / "shared" for parent in ROOT.parents)]
         archives = [path for base in candidates for path in sorted((base / "data" / "alfworld").glob("*.tar.xz"))]
         if not archives:
-            sys.exit("no official games: set ALFWORLD_DATA (alfworld-download) or BIPACE_SHARED")
+            raise FileNotFoundError("no official games: set ALFWORLD_DATA (alfworld-download) or BIPACE_SHARED")
         for archive in archives:
             with tarfile.open(archive) as tar:
                 tar.extractall(scratch, filter="data")

@@ -1,7 +1,7 @@
 """Rebuild src/bipace/envs/alfworld/data/tables.json from an unpacked alfworld 0.4.2 wheel (MIT).
 
     python -m pip download --no-deps alfworld==0.4.2 && unzip -q alfworld-0.4.2-*.whl -d wheel
-    python benchmarks/alfworld_tables.py wheel
+    python benchmarks/stock_alfworld/tables.py wheel
 
 The tables are facts read from the wheel's data: which rooms there are, with their receptacles and classes of objects,
 what a receptacle can hold, and what can be done to an object. `constants.py` is read as literals, never executed.
@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-OUT = Path(__file__).resolve().parents[1] / "src" / "bipace" / "envs" / "alfworld" / "data" / "tables.json"
+OUT = Path(__file__).resolve().parents[2] / "src" / "bipace" / "envs" / "alfworld" / "data" / "tables.json"
 ROOMS = {"kitchen": 0, "living room": 200, "bedroom": 300, "bathroom": 400}
 # Things that other things can be put into but that are carried about: the games treat them as objects.
 MOVABLE = {"Bowl", "Box", "Cup", "Mug", "Pan", "Plate", "Pot"}
