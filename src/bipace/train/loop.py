@@ -129,6 +129,7 @@ class Run:
         if self.reference is not None:
             with clock("reference"):
                 reference = score_sequences(self.reference, sequences, layer=None, **scoring).logprobs
+        self._set_learning_rate()
         with clock("update"):
             updated = update_policy(
                 self.actor,
@@ -196,6 +197,13 @@ class Run:
 
     def _numpy(self, stream: int) -> np.random.Generator:
         return np.random.default_rng((self.config.run.seed, self.iteration, stream))
+
+    def _set_learning_rate(self) -> None:
+        """Linear decay to a tenth over lr_decay iterations; it depends on the iteration alone, so it resumes itself."""
+        update = self.config.update
+        left = max(0.0, 1.0 - self.iteration / update.lr_decay) if update.lr_decay else 1.0
+        for group in self.optimizer.param_groups:
+            group["lr"] = update.lr * (0.1 + 0.9 * left)
 
     def _guard(self, updated: dict[str, float]) -> None:
         self.skipped += int(updated["update/skipped"])
