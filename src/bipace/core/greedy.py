@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bipace.core.steps import Ints
 
-__all__ = ["TOLERANCE", "Centroid", "Form", "greedy_cosine", "greedy_from_gram", "unit"]
+__all__ = ["TOLERANCE", "Centroid", "Form", "gram_matrix", "greedy_cosine", "greedy_from_gram", "unit"]
 
 Centroid = Literal["mean", "leader"]
 Form = Literal["gram", "plain"]
@@ -41,10 +41,15 @@ def greedy_cosine(features: NDArray[np.floating], eps: float, centroid: Centroid
     """
     if form not in ("gram", "plain"):
         raise ValueError(f'form: {form!r}, expected "gram" or "plain"')
-    vectors = unit(features)
     if form == "gram":
-        return greedy_from_gram(vectors @ np.transpose(vectors), eps, centroid)
-    return _greedy_plain(vectors, eps, centroid)
+        return greedy_from_gram(gram_matrix(features), eps, centroid)
+    return _greedy_plain(unit(features), eps, centroid)
+
+
+def gram_matrix(features: NDArray[np.floating]) -> NDArray[np.float32]:
+    """[n, n] float32 inner products of the unit vectors of [n, D] features."""
+    vectors = unit(features)
+    return vectors @ np.transpose(vectors)
 
 
 def unit(features: NDArray[np.floating]) -> NDArray[np.float32]:
