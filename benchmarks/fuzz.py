@@ -2,7 +2,7 @@
 
     PYTHONPATH=src python benchmarks/fuzz.py --batches 1000000
 
-Tables are drawn with numpy alone (hypothesis would take days for a million): lone groups, ragged lengths, constant, tiny,
+Tables are drawn with numpy alone (hypothesis would take days): lone groups, ragged lengths, constant, tiny,
 huge and equal-up-to-rounding rewards, repeated visits, zero and collinear vectors, penalties, shuffled rows. Each batch
 meets one recipe with random switches. Writes benchmarks/results/fuzz.json.
 """
