@@ -99,18 +99,24 @@ def noise_ceiling(truth: Truth) -> float:
 
 
 def score_all(
-    truths: Sequence[Truth], candidates: Sequence[Candidate], *, group_sizes: Sequence[int] = (), bootstraps: int = 500
+    truths: Sequence[Truth],
+    candidates: Sequence[Candidate],
+    *,
+    group_sizes: Sequence[int] = (),
+    bootstraps: int = 500,
+    details: bool = True,
 ) -> dict[str, Any]:
     """Judge recipes on the rollouts of several seeds and at several group sizes, as JSON.
 
     A metric is the mean over seeds; its 95 % interval resamples the prompt groups of each seed. `seeds` lists the
-    estimates of each.
+    estimates of each. With `details`, each recipe is also judged without first steps and by step index.
 
     Args:
         truths: one a seed.
         candidates: what is judged.
         group_sizes: smaller G to judge on as well, using the first members of each group.
         bootstraps: resamples.
+        details: judge subsets of the steps too.
 
     Raises:
         NoVariance: on every seed; seeds without variance are left out and counted otherwise.
@@ -126,17 +132,15 @@ def score_all(
         "noise_ceiling": float(np.mean([noise_ceiling(t) for t in usable])),
         "advantage_std": float(np.mean([t.advantage.std() for t in usable])),
         "identity": [{k: v for k, v in t.identity.items() if k != "tasks"} for t in usable],
-        "recipes": _judge(usable, candidates, bootstraps),
+        "recipes": _judge(usable, candidates, bootstraps, details),
     }
     for size in group_sizes:
         smaller = [truth.first_members(size) for truth in usable]
-        out.setdefault("group_sizes", {})[str(size)] = _judge(smaller, candidates, bootstraps, details=False)
+        out.setdefault("group_sizes", {})[str(size)] = _judge(smaller, candidates, bootstraps, False)
     return out
 
 
-def _judge(
-    truths: Sequence[Truth], candidates: Sequence[Candidate], bootstraps: int, details: bool = True
-) -> dict[str, Any]:
+def _judge(truths: Sequence[Truth], candidates: Sequence[Candidate], bootstraps: int, details: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     ceiling = float(np.mean([noise_ceiling(t) for t in truths]))
     for candidate in candidates:
@@ -162,7 +166,7 @@ def samples(
     for name in METRICS:
         drawn = np.mean([scores[name] for scores in each], axis=0)
         usual = drawn[1:][np.isfinite(drawn[1:])]
-        low, high = np.quantile(usual, [0.025, 0.975]) if len(usual) else (np.nan, np.nan)
+        low, high = _interval(float(drawn[0]), usual)
         seeds = [_number(scores[name][0]) for scores in each]
         out[name] = {"value": _number(drawn[0]), "low": _number(low), "high": _number(high), "seeds": seeds}
     return out
@@ -229,6 +233,18 @@ def _by_group(label: Ints, gradient: NDArray[np.float32], weight: Floats) -> Flo
         rows = label == group
         out[group] = weight[rows] @ gradient[rows]
     return out
+
+
+def _interval(value: float, drawn: Floats) -> tuple[float, float]:
+    """95 % percentile interval of the resamples, moved so that their mean is the estimate.
+
+    Resampled groups are fewer different groups, and noise that has averaged out over all of them comes back: cosines of
+    resamples are too small. The move takes that bias out.
+    """
+    if not len(drawn):
+        return np.nan, np.nan
+    low, high = np.quantile(drawn - drawn.mean() + value, [0.025, 0.975])
+    return float(low), float(high)
 
 
 def _number(value: Any) -> float | None:
