@@ -56,12 +56,12 @@ def gram_matrix(features: NDArray[np.floating]) -> NDArray[np.float32]:
     """
     features = np.ascontiguousarray(features, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        gram = features @ np.transpose(features)
+        gram: NDArray[np.float32] = features @ np.transpose(features)
     square = np.diagonal(gram).astype(np.float64)
     if len(gram) and square.min() > _SMALLEST and square.max() < _LARGEST:
         inverse = (1 / np.sqrt(square)).astype(np.float32)
-        gram *= inverse[:, None]
-        gram *= inverse
+        np.multiply(gram, inverse[:, None], out=gram)
+        np.multiply(gram, inverse, out=gram)
         return gram
     vectors = unit(features)
     return vectors @ np.transpose(vectors)
