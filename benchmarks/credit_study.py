@@ -132,7 +132,10 @@ def ablate(truths: Sequence[Truth], candidates: Sequence[Candidate]) -> dict[str
 
 
 def study(truths: Sequence[Truth]) -> dict[str, Any]:
-    found = score_all(truths, [parse_candidate(text) for text in MAIN], group_sizes=(4, 8))
+    size = int(truths[0].identity["group_size"])
+    smaller = [g for g in (4, 8) if g < size]
+    found = score_all(truths, [parse_candidate(text) for text in MAIN], group_sizes=smaller)
+    found["group_size"] = size
     found["sections"] = {"What each side brings": ablate(truths, sides())}
     for title, texts in SWEEPS.items():
         found["sections"][title] = ablate(truths, [parse_candidate(t) for t in texts])
@@ -191,7 +194,7 @@ def page(results: dict[str, dict[str, Any]], about: dict[str, Any]) -> str:
         lines.append(f"| {name} | `{t['best']}` | {cells} | {'yes' if met else 'no'} |")
     lines += ["", "## What survives", "", *verdicts(results)]
     for name, found in results.items():
-        sizes = found["group_sizes"]
+        sizes = found.get("group_sizes", {})
         c = found["criterion"]
         lines += [
             "", f"## {name}", "",
@@ -258,26 +261,45 @@ def actor_truths(folder: Path | None) -> list[Truth]:
     return [truth for truth in loaded if truth is not None]
 
 
+def measured(names: Sequence[str], actor: str, truth: Path) -> dict[str, dict[str, Any]]:
+    """The study of each named environment; of the actor only where its truth was collected."""
+    results: dict[str, dict[str, Any]] = {}
+    for name in names:
+        if name == actor:
+            truths = actor_truths(truth)
+        else:
+            made = partial(world_truth, name, WORLDS[name], groups=GROUPS, group_size=GROUP_SIZE)
+            truths = [made(seed=seed) for seed in range(SEEDS)]
+        if truths:
+            results[name if name == actor else f"world:{name}"] = study(truths)
+    return results
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("environments", nargs="*", help="measure these again and keep the page's others; default all")
     parser.add_argument("--actor", default="textcraft-small", help="what the collected truth is of")
     parser.add_argument("--truth", type=Path, default=Path("runs/credit/textcraft-small"))
     arguments = parser.parse_args()
-    results: dict[str, dict[str, Any]] = {}
+    file = DOCS / "credit.json"
+    known = [*WORLDS, arguments.actor]
+    unknown = set(arguments.environments) - set(known)
+    if unknown:
+        parser.error(f"unknown {', '.join(sorted(unknown))}; known: {', '.join(known)}")
+    kept = json.loads(file.read_text(encoding="utf-8"))["results"] if arguments.environments and file.is_file() else {}
+    results = kept | measured(arguments.environments or known, arguments.actor, arguments.truth)
+    order = [f"world:{name}" for name in WORLDS] + [arguments.actor]
+    results = {name: results[name] for name in order if name in results}
     notes = [
         f"Text processes: {SEEDS} seeds x {GROUPS} prompt groups x G = {GROUP_SIZE}, horizon 12, a policy that plays "
         "the best action with probability 0.4; the truth is exact. Features there are synthetic (see `credit.worlds`).",
+        "",
     ]
-    for name, options in WORLDS.items():
-        truths = [world_truth(name, options, groups=GROUPS, group_size=GROUP_SIZE, seed=seed) for seed in range(SEEDS)]
-        results[f"world:{name}"] = study(truths) | {"group_size": GROUP_SIZE}
-        print(name, targets(results[f"world:{name}"]), flush=True)
-    collected = actor_truths(arguments.truth)
-    if collected:
-        identity = collected[0].identity
-        results[arguments.actor] = study(collected) | {"group_size": identity["group_size"]}
+    if arguments.actor in results:
+        found = results[arguments.actor]
+        identity = found["identity"][0]
         notes.append(
-            f"{arguments.actor}: {len(collected)} seeds x {len(identity['tasks'])} prompt groups x G = "
+            f"{arguments.actor}: {found['seeds']} seeds x {identity['groups']} prompt groups x G = "
             f"{identity['group_size']} on {identity['suite']}, K = {identity['rerolls']} re-rolls a state: a small "
             "sample with a noisy truth; compare with its noise ceiling. Default layer: the last block's output."
         )
@@ -293,9 +315,7 @@ def main() -> None:
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
     }
     DOCS.mkdir(parents=True, exist_ok=True)
-    (DOCS / "credit.json").write_text(
-        json.dumps({"about": about, "results": results}, separators=(",", ":")) + "\n", encoding="utf-8"
-    )
+    file.write_text(json.dumps({"about": about, "results": results}, separators=(",", ":")) + "\n", encoding="utf-8")
     (DOCS / "credit.md").write_text(page(results, about), encoding="utf-8")
     draw_scores(results, DOCS / "credit.png", ("pearson", "sign", "gradient_cosine"))
 

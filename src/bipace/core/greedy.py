@@ -54,9 +54,9 @@ def gram_matrix(features: NDArray[np.floating]) -> NDArray[np.float32]:
 
     Vectors of ordinary length are multiplied as they are and the small matrix is scaled: a pass over the features less.
     """
-    features = np.ascontiguousarray(features, np.float32)
+    vectors: NDArray[np.float32] = np.ascontiguousarray(features, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        gram: NDArray[np.float32] = features @ np.transpose(features)
+        gram = vectors @ np.transpose(vectors)
     square = np.diagonal(gram).astype(np.float64)
     if len(gram) and square.min() > _SMALLEST and square.max() < _LARGEST:
         inverse = (1 / np.sqrt(square)).astype(np.float32)

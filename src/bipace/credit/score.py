@@ -48,9 +48,9 @@ class _Groups:
 
     def total(self, values: NDArray[Any]) -> Floats:
         """[B + 1, ...] weighted sums of [N, ...] values."""
-        sums = np.zeros((self.weights.shape[1], *values.shape[1:]))
-        np.add.at(sums, self.label, values)
-        return np.tensordot(self.weights, sums, axes=1)
+        columns = values.reshape(len(values), -1).T
+        sums = [np.bincount(self.label, weights=column, minlength=self.weights.shape[1]) for column in columns]
+        return (self.weights @ np.stack(sums, axis=1)).reshape(-1, *values.shape[1:])
 
 
 def score(truth: Truth, values: Floats, *, bootstraps: int = 500, rows: Bools | None = None) -> dict[str, Floats]:
@@ -131,13 +131,20 @@ def score_all(
         "seeds_without_variance": len(truths) - len(usable),
         "noise_ceiling": float(np.mean([noise_ceiling(t) for t in usable])),
         "advantage_std": float(np.mean([t.advantage.std() for t in usable])),
-        "identity": [{k: v for k, v in t.identity.items() if k != "tasks"} for t in usable],
+        "identity": [_brief(t) for t in usable],
         "recipes": _judge(usable, candidates, bootstraps, details),
     }
     for size in group_sizes:
         smaller = [truth.first_members(size) for truth in usable]
         out.setdefault("group_sizes", {})[str(size)] = _judge(smaller, candidates, bootstraps, False)
     return out
+
+
+def _brief(truth: Truth) -> dict[str, Any]:
+    """The identity with the number of tasks in place of their names."""
+    identity = dict(truth.identity)
+    tasks = identity.pop("tasks", None)
+    return identity if tasks is None else {**identity, "groups": len(tasks)}
 
 
 def _judge(truths: Sequence[Truth], candidates: Sequence[Candidate], bootstraps: int, details: bool) -> dict[str, Any]:
