@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test demo bench lock clean
+.PHONY: help setup check test demo bench parity-alfworld speed-alfworld lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -40,6 +40,17 @@ demo: setup  ## teach the small actor TextCraft under BiPACE; ends with a table,
 
 bench: setup  ## every benchmark of the repository; results as JSON in benchmarks/results
 	for file in benchmarks/*.py; do OMP_NUM_THREADS=1 $(BIN)/python $$file || exit 1; done
+
+.venv-alfworld/.installed: requirements-alfworld.lock
+	$(PYTHON) -m venv .venv-alfworld
+	.venv-alfworld/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-alfworld.lock
+	@touch $@
+
+parity-alfworld: .venv-alfworld/.installed  ## the ALFWorld engine against the stock stack, byte for byte
+	PYTHONPATH=src OMP_NUM_THREADS=1 .venv-alfworld/bin/python benchmarks/stock_alfworld/parity.py
+
+speed-alfworld: .venv-alfworld/.installed  ## the ALFWorld engine's speed beside the stock stack's
+	PYTHONPATH=src OMP_NUM_THREADS=1 .venv-alfworld/bin/python benchmarks/alfworld_speed.py
 
 lock:  ## pin what development and CI install, for Python 3.10-3.12 (needs uv)
 	echo 'torch==2.13.0' > .torch-override

@@ -41,12 +41,15 @@ class EnvConfig(Section):
     """Where the agent acts."""
 
     suite: str = Field(default="textcraft", description="textcraft, module:attribute or path/to/file.py:attribute")
-    split: str = Field(default="train", description="split that training tasks are drawn from")
-    panel: str = Field(
-        default="train-panel", description="fixed task list for validation; best checkpoint is chosen on it"
+    split: str | None = Field(
+        default=None, description="split that training tasks come from; default: the suite's first"
     )
-    held_out: tuple[str, ...] = Field(
-        default=("heldout-panel", "depth3-panel"), description="panels reported beside it"
+    panel: str | None = Field(
+        default=None,
+        description="fixed task list for validation, which chooses the best checkpoint; default: the suite's",
+    )
+    held_out: tuple[str, ...] | None = Field(
+        default=None, description="panels reported beside it; default: the suite's next two"
     )
     max_steps: int | None = Field(default=None, ge=1, description="horizon in model calls; default: the suite's own")
     success_reward: float = Field(default=10.0, gt=0, description="the environment's reward 1.0 counts as this much")
@@ -89,7 +92,7 @@ class FeatureConfig(Section):
     """The state features of the feature recipes: a hidden state at the last prompt token."""
 
     layer: int | float = Field(
-        default=0.75, description="index into hidden_states (negative allowed) or fraction of the depth"
+        default=0.61, description="index into hidden_states (negative allowed) or fraction of the depth"
     )
     source: Literal["shared", "separate"] = Field(
         default="shared",
