@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bipace.credit.gradients import describe, gradient_sketches
-from bipace.credit.rerolls import measure, weights_hash
+from bipace.credit.rerolls import Settings, measure, weights_hash
 from bipace.credit.truth import load_truth
 from bipace.envs.text_mdp import TextMDPSuite
 from bipace.policies.hf import Actor, score
@@ -27,10 +27,11 @@ def collector(style="transcript"):
 
 def collect(actor, path, style="transcript", **options):
     playing = collector(style)
-    settings = {"group_size": 3, "rerolls": 4, "seed": 0, "identity": {"actor": "tiny"}, "groups_per_part": 1}
+    given = {"identity": {"actor": "tiny"}, "groups_per_part": 1, **options}
     return measure(
-        actor, playing, playing.suite.splits["train"][:2], path, describe=partial(describe, actor, width=64),
-        generator=lambda number: torch.Generator().manual_seed(number), **{**settings, **options},
+        actor, playing, playing.suite.splits["train"][:2], path, Settings(group_size=3, rerolls=4),
+        describe=partial(describe, actor, width=64), generator=lambda number: torch.Generator().manual_seed(number),
+        **given,
     )  # fmt: skip
 
 
@@ -73,9 +74,9 @@ def test_a_truth_of_another_policy_is_refused(actor, tmp_path):
 
 
 @pytest.mark.parametrize("short", ["group_size", "rerolls"])
-def test_one_of_anything_is_nothing_to_compare(actor, tmp_path, short):
+def test_one_of_anything_is_nothing_to_compare(short):
     with pytest.raises(ValueError, match=short):
-        collect(actor, tmp_path / "t", **{short: 1})
+        Settings(**{short: 1})
 
 
 def test_an_environment_without_a_copy_is_refused(actor, tmp_path):
@@ -90,7 +91,7 @@ def test_an_environment_without_a_copy_is_refused(actor, tmp_path):
 
     with pytest.raises(ValueError, match="copy"):
         measure(
-            actor, Collector(Suite()), ["x"], tmp_path / "t", group_size=2, rerolls=2, seed=0, generator=lambda n: None,
+            actor, Collector(Suite()), ["x"], tmp_path / "t", Settings(), generator=lambda n: None,
             describe=lambda kept: ({}, np.zeros((0, 0), np.float32)), identity={},
         )  # fmt: skip
 

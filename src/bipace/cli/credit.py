@@ -50,10 +50,10 @@ def actor_truths(
     from rich.progress import Progress
 
     from bipace.credit.gradients import describe
-    from bipace.credit.rerolls import measure, weights_hash
+    from bipace.credit.rerolls import Settings, measure, weights_hash
     from bipace.envs.registry import get_suite
     from bipace.policies.hf import Actor
-    from bipace.rollout.panel import panel_tasks
+    from bipace.rollout.panel import choose_panels
     from bipace.train.actors import actor_folder, make_collector
     from bipace.train.config import load_config
 
@@ -61,11 +61,12 @@ def actor_truths(
     suite = get_suite(config.env.suite)
     place = actor_folder(actor)
     model = Actor.load(place, device=config.actor.device)
-    tasks = panel_tasks(suite, config.env.split)
+    split = choose_panels(suite, config.env.split, config.env.panel, config.env.held_out).split
+    tasks = suite.splits[split]
     temperature = config.rollout.temperature
     identity = {
         "actor": weights_hash(place),
-        "split": config.env.split,
+        "split": split,
         "prompt": config.prompt.model_dump(mode="json"),
     }
     found: list[Truth] = []
@@ -79,16 +80,17 @@ def actor_truths(
                     make_collector(config, suite),
                     [tasks[int(i)] for i in chosen],
                     folder / f"seed{seed}",
-                    group_size=group_size,
-                    rerolls=rerolls,
-                    seed=seed,
+                    Settings(
+                        group_size,
+                        rerolls,
+                        seed,
+                        reward_scale=config.env.success_reward,
+                        temperature=temperature,
+                        action_key=config.features.action_key,
+                    ),
                     generator=lambda number: torch.Generator(device=model.device).manual_seed(number),
                     describe=partial(describe, model, temperature=temperature),
                     identity=identity,
-                    gamma=0.95,
-                    reward_scale=config.env.success_reward,
-                    temperature=temperature,
-                    action_key=config.features.action_key,
                     progress=lambda done, _total, bar=bar: progress.update(bar, completed=done),
                 )
             )

@@ -12,8 +12,8 @@ environment answers the same actions with the same text; and the number of steps
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,7 +26,7 @@ from bipace.rollout.collect import Collector, Decoder, Start
 from bipace.rollout.records import Trajectory
 from bipace.rollout.table import to_rows
 
-__all__ = ["Describe", "measure", "weights_hash"]
+__all__ = ["Describe", "Settings", "measure", "weights_hash"]
 
 Progress = Callable[[int, int], None]
 
@@ -41,22 +41,47 @@ class Describe(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Settings:
+    """How a truth is collected; part of its identity.
+
+    Attributes:
+        group_size: G, at least 2.
+        rerolls: K continuations a state, at least 2.
+        seed: fixes every draw, together with the number of the part.
+        gamma: discount.
+        reward_scale: reward unit of the estimators per unit of the environment.
+        temperature: of sampling, in rollouts and re-rolls alike.
+        action_key: see `to_rows`.
+
+    Raises:
+        ValueError: G or K below 2.
+    """
+
+    group_size: int = 8
+    rerolls: int = 8
+    seed: int = 0
+    gamma: float = 0.95
+    reward_scale: float = 10.0
+    temperature: float = 1.0
+    action_key: str = "action_tag"
+
+    def __post_init__(self) -> None:
+        for name in ("group_size", "rerolls"):
+            if getattr(self, name) < 2:
+                raise ValueError(f"{name}: {getattr(self, name)}, expected at least 2: with fewer nothing is compared")
+
+
 def measure(
     actor: Decoder,
     collector: Collector,
     tasks: Sequence[str],
     path: Path,
+    settings: Settings,
     *,
-    group_size: int,
-    rerolls: int,
-    seed: int,
     generator: Callable[[int], Any],
     describe: Describe,
     identity: Mapping[str, Any],
-    gamma: float = 0.95,
-    reward_scale: float = 10.0,
-    temperature: float = 1.0,
-    action_key: str = "action_tag",
     groups_per_part: int = 2,
     progress: Progress = lambda _done, _total: None,
 ) -> Truth:
@@ -69,48 +94,36 @@ def measure(
         collector: how it plays.
         tasks: prompt groups.
         path: where the truth is kept (PATH.npz, PATH.json).
-        group_size: G, at least 2.
-        rerolls: K continuations a state, at least 2.
-        seed: fixes every draw, together with the number of the part.
+        settings: G, K and the rest.
         generator: number -> the actor's random stream.
         describe: features and gradients of rollouts.
         identity: what else the truth depends on: the weights' hash and the configuration.
-        gamma: discount.
-        reward_scale: reward unit of the estimators per unit of the environment.
-        temperature: of sampling, in rollouts and re-rolls alike.
-        action_key: see `to_rows`.
         groups_per_part: prompt groups collected between two saves.
         progress: called with the finished and the total number of prompt groups.
 
     Raises:
-        ValueError: G or K below 2; an environment without `copy`, or one that answers the same actions differently; a
-            saved truth of another identity.
+        ValueError: an environment without `copy`, or one that answers the same actions differently; a saved truth of
+            another identity.
     """
-    for name, value in (("group_size", group_size), ("rerolls", rerolls)):
-        if value < 2:
-            raise ValueError(f"{name}: {value}, expected at least 2: with fewer there is nothing to compare")
     if not callable(getattr(collector.suite.make(), "copy", None)):
         raise ValueError(
             f"{collector.suite.name}: its environments have no copy(), so a state cannot be played on from"
         )
-    settings = {"group_size": group_size, "rerolls": rerolls, "seed": seed, "gamma": gamma, "action_key": action_key}
-    settings |= {"reward_scale": reward_scale, "temperature": temperature, "horizon": collector.max_steps}
-    whole = {**identity, **settings, "suite": collector.suite.name, "tasks": list(tasks)}
+    whole = {**identity, **asdict(settings), "horizon": collector.max_steps}
+    whole |= {"suite": collector.suite.name, "tasks": list(tasks)}
     saved = load_truth(path, whole)
     if saved is not None:
         return saved
     parts: list[Truth] = []
     starts = range(0, len(tasks), groups_per_part)
     for number, start in enumerate(starts):
-        chosen = tasks[start : start + groups_per_part]
+        chosen = list(tasks[start : start + groups_per_part])
         place = path.with_name(f"{path.name}.part{number:03d}")
-        part = load_truth(place, {**whole, "part": list(chosen)})
+        part = load_truth(place, {**whole, "part": chosen})
         if part is None:
-            stream = generator(seed * 1_000_003 + number)
-            part = _measure_part(
-                actor, collector, chosen, stream, describe, group_size, rerolls, gamma, reward_scale, temperature,
-                action_key, {**whole, "part": list(chosen)},
-            )  # fmt: skip
+            stream = generator(settings.seed * 1_000_003 + number)
+            part = _measure_part(actor, collector, chosen, settings, stream, describe)
+            part = replace(part, identity={**whole, "part": chosen})
             save_truth(part, place)
         parts.append(part)
         progress(min(start + groups_per_part, len(tasks)), len(tasks))
@@ -131,20 +144,9 @@ def weights_hash(folder: Path) -> str:
 
 
 def _measure_part(
-    actor: Decoder,
-    collector: Collector,
-    tasks: Sequence[str],
-    stream: Any,
-    describe: Describe,
-    group_size: int,
-    rerolls: int,
-    gamma: float,
-    reward_scale: float,
-    temperature: float,
-    action_key: str,
-    identity: Mapping[str, Any],
+    actor: Decoder, collector: Collector, tasks: Sequence[str], settings: Settings, stream: Any, describe: Describe
 ) -> Truth:
-    played = collector.collect(actor, tasks, group_size, temperature=temperature, generator=stream)
+    played = collector.collect(actor, tasks, settings.group_size, temperature=settings.temperature, generator=stream)
     kept = [t for t in played if t.steps and not t.error]
     if not kept:
         raise ValueError(f"tasks: no episode of {', '.join(tasks)} was played to the end; nothing can be measured")
@@ -157,9 +159,9 @@ def _measure_part(
                 states[key] = len(starts)
                 starts.append(start)
             here.append(states[key])
-    returns = reward_scale * _play_on(actor, collector, starts, rerolls, gamma, temperature, stream)
+    returns = settings.reward_scale * _play_on(actor, collector, starts, settings, stream)
     layers, gradient = describe(kept)
-    batch = to_rows(kept, action_key=action_key, reward_scale=reward_scale).batch
+    batch = to_rows(kept, action_key=settings.action_key, reward_scale=settings.reward_scale).batch
     state = np.array(here, np.int64)
     goes_on = np.zeros(len(batch), np.bool_)
     goes_on[:-1] = batch.trajectory[1:] == batch.trajectory[:-1]
@@ -167,13 +169,13 @@ def _measure_part(
 
     def estimate(columns: slice) -> tuple[Floats, Floats]:
         values = np.append(returns[:, columns].mean(axis=1), 0.0)  # the last entry is the end of an episode
-        return values[state], batch.reward + gamma * values[following] - values[state]
+        return values[state], batch.reward + settings.gamma * values[following] - values[state]
 
     value, advantage = estimate(slice(None))
-    noise = np.append(returns.var(axis=1, ddof=1) / rerolls, 0.0)
+    noise = np.append(returns.var(axis=1, ddof=1) / settings.rerolls, 0.0)
     halves = np.stack([estimate(slice(first, None, 2))[1] for first in (0, 1)])
-    error = np.sqrt(noise[state] + gamma**2 * noise[following])
-    return Truth(batch, value, advantage, halves, error, gradient, layers, json.loads(json.dumps(identity)))
+    error = np.sqrt(noise[state] + settings.gamma**2 * noise[following])
+    return Truth(batch, value, advantage, halves, error, gradient, layers)
 
 
 def _visited(collector: Collector, trajectory: Trajectory) -> list[tuple[tuple[object, ...], Start]]:
@@ -197,22 +199,18 @@ def _visited(collector: Collector, trajectory: Trajectory) -> list[tuple[tuple[o
     return found
 
 
-def _play_on(
-    actor: Decoder,
-    collector: Collector,
-    starts: Sequence[Start],
-    copies: int,
-    gamma: float,
-    temperature: float,
-    stream: Any,
-) -> Floats:
+def _play_on(actor: Decoder, collector: Collector, starts: Sequence[Start], settings: Settings, stream: Any) -> Floats:
     """[S, K] discounted returns from each state, in the environment's unit."""
-    returns = np.zeros((len(starts), copies))
+    returns = np.zeros((len(starts), settings.rerolls))
     for age in sorted({len(start.steps) for start in starts}):
         chosen = [i for i, start in enumerate(starts) if len(start.steps) == age]
         played = collector.play_on(
-            actor, [starts[i] for i in chosen], copies, temperature=temperature, generator=stream
+            actor,
+            [starts[i] for i in chosen],
+            settings.rerolls,
+            temperature=settings.temperature,
+            generator=stream,
         )
-        gained = [sum(gamma**k * s.reward for k, s in enumerate(t.steps[age:])) for t in played]
-        returns[chosen] = np.reshape(gained, (len(chosen), copies))
+        gained = [sum(settings.gamma**k * s.reward for k, s in enumerate(t.steps[age:])) for t in played]
+        returns[chosen] = np.reshape(gained, (len(chosen), settings.rerolls))
     return returns
