@@ -336,4 +336,24 @@ def bipace(
     return joined(rows, step_term(rows, labels, "q_style", gamma, mode, fallback, habits=habits), w, mode, habits)
 
 
-ESTIMATORS = {f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace)}
+def pooled(
+    rows, k=0.5, k_action=0.5, gamma=0.95, mode="mean_std_norm", clusters="observation", eps=0.1, centroid="mean",
+    habits="paper",
+):  # fmt: skip
+    """V = (sum_C R + k m) / (n + k) and Q = (sum_{C=} R + k_action V) / (n_a + k_action), m the group's mean."""
+    labels = local_clusters(rows, clusters, eps, centroid)
+    values = [
+        value - penalty(row, habits, "return") for value, row in zip(return_to_go(rows, gamma), rows, strict=True)
+    ]
+    out = []
+    for i, row in enumerate(rows):
+        group = [values[j] for j in range(len(rows)) if rows[j]["task"] == row["task"]]
+        members = [j for j in range(len(rows)) if labels[j] == labels[i]]
+        same = [values[j] for j in members if rows[j]["action"] == row["action"]]
+        v = (math.fsum(values[j] for j in members) + k * mean(group)) / (len(members) + k)
+        q = (math.fsum(same) + k_action * v) / (len(same) + k_action)
+        out.append((q - v) / (deviation(group, ddof=1) + DELTA) if mode == "mean_std_norm" else q - v)
+    return charged(rows, out, habits)
+
+
+ESTIMATORS = {f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace, pooled)}

@@ -35,6 +35,14 @@ SWITCHES = {
     "bigpo": {**joint, **state_side},
     "diff_peer": {**joint, **state_side, **action_side},
     "bipace": {**joint, **state_side, **action_side},
+    "pooled": {
+        "k": st.sampled_from([0.0, 0.25, 2.0]),
+        "k_action": st.sampled_from([0.0, 0.5]),
+        "gamma": joint["gamma"],
+        "mode": modes,
+        **state_side,
+        "clusters": action_side["clusters"],
+    },
 }
 
 

@@ -158,6 +158,46 @@ def recipes(as_json: Annotated[bool, typer.Option("--json", help="every recipe w
     Console().print(table)
 
 
+@app.command()
+def credit(
+    source: Annotated[str, typer.Argument(help="world:NAME (exact truth), a shipped actor, a run or a model folder")],
+    overrides: Overrides = None,
+    recipe: Annotated[list[str] | None, typer.Option(help="'bipace eps=0.02 layer=1'; default: all shipped")] = None,
+    groups: Annotated[int, typer.Option(min=1, help="prompt groups a seed")] = 16,
+    group_size: Annotated[int, typer.Option(help="trajectories a prompt group (G)")] = 8,
+    smaller: Annotated[list[int] | None, typer.Option(help="judge on this smaller G too")] = None,
+    rerolls: Annotated[int, typer.Option(help="continuations a state (K)")] = 8,
+    seeds: Annotated[int, typer.Option(min=1, help="independent collections")] = 1,
+    out: Annotated[Path | None, typer.Option(help="where truths are kept; default runs/credit/SOURCE")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Measure how close recipes' advantages are to the true ones, on the same rollouts.
+
+    The truth is collected once and kept; new recipes are judged in seconds. Examples: `bipace credit world:grid` ·
+    `bipace credit textcraft-small --seeds 5` · `bipace credit runs/demo --recipe gigpo --recipe 'bipace eps=0.02'`
+    """
+    from bipace.cli.credit import WORLD, actor_truths, judge, world_truths
+    from bipace.credit.report import draw_scores, score_table
+
+    folder = out or Path("runs/credit") / Path(source.removeprefix(WORLD)).name
+    if source.startswith(WORLD):
+        truths = world_truths(source.removeprefix(WORLD), folder, groups=groups, group_size=group_size, seeds=seeds)
+    else:
+        truths = actor_truths(
+            source, overrides or (), folder, groups=groups, group_size=group_size, rerolls=rerolls, seeds=seeds
+        )
+    found = judge(truths, recipe or (), smaller or ())
+    (folder / "credit.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    draw_scores({source: found}, folder / "credit.png")
+    if as_json:
+        print(json.dumps(found))
+        return
+    from rich.console import Console
+
+    Console().print(score_table(found))
+    Console().print(f"scores {folder / 'credit.json'}\npicture {folder / 'credit.png'}", highlight=False)
+
+
 @app.command("config")
 def show_config(overrides: Overrides = None, config: ConfigFile = None) -> None:
     """Show every configuration key with its value and what it means."""

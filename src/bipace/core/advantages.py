@@ -51,7 +51,8 @@ class Term:
         weight: w.
         unit: "step": every row is a member. "trajectory": each trajectory is one member, however long, and the
             value is written to all its rows (long episodes must not weigh more).
-        lone: a cluster of one gives "zero", or its "raw" return (only for parity with code that does so).
+        lone: a cluster of one gives "zero", its "raw" return (only for parity with code that does so), or what
+            (Q - V) / scale says of it ("compared": for baselines that reach beyond the cluster).
     """
 
     returns: Return
@@ -62,7 +63,7 @@ class Term:
     fallback: Fallback = never
     weight: float = 1.0
     unit: Literal["step", "trajectory"] = "step"
-    lone: Literal["zero", "raw"] = "zero"
+    lone: Literal["zero", "raw", "compared"] = "zero"
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ def _evaluate(batch: StepBatch, term: Term) -> Outcome:
     returns = _checked("returns", term.returns(batch), len(batch))
     cluster = segments.compact(_checked("clusters", term.clusters(batch), len(batch)))
     if term.unit == "step":
-        peers = Peers(returns, cluster, batch.action)
+        peers = Peers(returns, cluster, batch.action, segments.compact(batch.task))
         value, branch = _value(term, peers)
         return Outcome(term, value, peers, branch)
     trajectory = segments.compact(batch.trajectory)
@@ -175,7 +176,7 @@ def _value(term: Term, peers: Peers) -> tuple[Floats, NDArray[np.int8]]:
     difference = _checked("q", term.q(peers), len(peers.returns)) - _checked("v", term.v(peers), len(peers.returns))
     falls = term.fallback(peers)
     difference = np.where(falls, peers.returns - leave_one_out(peers), difference)
-    lone = peers.n == 1
+    lone = (peers.n == 1) & (term.lone != "compared")
     value = difference / _checked("scale", term.scale(peers), len(peers.returns))
     value = np.where(lone, peers.returns if term.lone == "raw" else 0.0, value)
     branch = np.where(lone, Branch.LONE, np.where(falls, Branch.FALLBACK, Branch.COMPARED)).astype(np.int8)
@@ -190,7 +191,9 @@ def _blend(blend: Blend, outcomes: list[Outcome]) -> Floats:
 
 
 def _rows(outcome: Outcome, rows: Ints) -> Outcome:
-    peers = Peers(outcome.peers.returns[rows], outcome.peers.cluster[rows], outcome.peers.action[rows])
+    was = outcome.peers
+    group = None if was.group is None else was.group[rows]
+    peers = Peers(was.returns[rows], was.cluster[rows], was.action[rows], group)
     return Outcome(outcome.term, outcome.value[rows], peers, outcome.branch[rows])
 
 

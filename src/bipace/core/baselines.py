@@ -38,11 +38,13 @@ class Peers:
         returns: [N] float64.
         cluster: [N] compact int labels.
         action: [N] int labels of the action key.
+        group: [N] compact int labels of the prompt group; None where the members are trajectories.
     """
 
     returns: Floats
     cluster: Ints
     action: Ints
+    group: Ints | None = None
 
     @cached_property
     def cluster_action(self) -> Ints:

@@ -9,6 +9,7 @@
 | bigpo | as grpo | near hidden state: R - cluster mean |
 | diff_peer | as grpo | near hidden state: R - mean of the other actions |
 | bipace | as grpo | near hidden state: mean of the same action - cluster mean |
+| pooled | none | same observation, partial pooling: V shrunk to the group's mean, Q shrunk to V |
 
 Switches that several recipes share:
     mode: "mean_std_norm" divides both levels by their sample deviation + 1e-6 (GiGPO on ALFWorld), "mean_norm"
@@ -21,33 +22,36 @@ Switches that several recipes share:
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from bipace.core.advantages import Blend, Clustering, Recipe, Return, Term
-from bipace.core.baselines import (
-    Peers,
-    cluster_mean,
-    cluster_std,
-    leave_one_out,
-    never,
-    no_diff_action,
-    no_same_action_peer,
-    no_scale,
-    other_actions_mean,
-    own_return,
-    same_action_mean,
-)
-from bipace.core.clustering import by_features, by_history, by_observation, by_prompt_group, by_similarity
+from bipace.core.advantages import Blend, Clustering, Recipe, Term
+from bipace.core.baselines import cluster_std, leave_one_out, other_actions_mean, same_action_mean
+from bipace.core.calibrate import by_calibrated_features
+from bipace.core.clustering import by_features, by_history, by_observation, by_similarity
 from bipace.core.greedy import Centroid
-from bipace.core.returns import less_penalty, return_to_go, trajectory_return
-from bipace.core.steps import Floats
+from bipace.core.levels import (
+    SCALES,
+    Eps,
+    Fallback,
+    Habits,
+    Mode,
+    Whiten,
+    assemble,
+    charged,
+    local_clusters,
+    require_known,
+    step_term,
+    trajectory_term,
+)
+from bipace.core.pooling import Prior, group_std, pooled_q, pooled_v
+from bipace.core.returns import return_to_go
 
 __all__ = [
     "RECIPES",
@@ -59,16 +63,10 @@ __all__ = [
     "gigpo",
     "grpo",
     "hgpo",
+    "pooled",
     "recipe",
     "rloo",
 ]
-
-Mode = Literal["mean_std_norm", "mean_norm"]
-Habits = Literal["paper", "verl_agent"]
-Fallback = Literal["no_diff_action", "no_same_action_peer", "never"]
-
-_FALLBACKS = {"no_diff_action": no_diff_action, "no_same_action_peer": no_same_action_peer, "never": never}
-_SCALES: dict[str, Callable[[Peers], Floats]] = {"mean_std_norm": cluster_std, "mean_norm": no_scale}
 
 
 def grpo(habits: Habits = "paper") -> Recipe:
@@ -76,17 +74,17 @@ def grpo(habits: Habits = "paper") -> Recipe:
 
     Source: DeepSeekMath, arXiv 2402.03300; BiPACE Eq. 1. A lone trajectory gives 0.
     """
-    return _recipe("grpo", _trajectory_term("mean_std_norm", habits), habits=habits)
+    return assemble("grpo", trajectory_term("mean_std_norm", habits), habits=habits)
 
 
 def dr_grpo(habits: Habits = "paper") -> Recipe:
     """A(tau) = R(tau) - mu_p. Source: Dr. GRPO, arXiv 2503.20783. A lone trajectory gives 0."""
-    return _recipe("dr_grpo", _trajectory_term("mean_norm", habits), habits=habits)
+    return assemble("dr_grpo", trajectory_term("mean_norm", habits), habits=habits)
 
 
 def rloo(habits: Habits = "paper") -> Recipe:
     """A(tau) = R(tau) - mean of the others = n/(n-1) (R(tau) - mu_p). Source: RLOO, arXiv 2402.14740. Lone: 0."""
-    return _recipe("rloo", _trajectory_term("mean_norm", habits, leave_one_out), habits=habits)
+    return assemble("rloo", trajectory_term("mean_norm", habits, leave_one_out), habits=habits)
 
 
 def gigpo(
@@ -102,8 +100,8 @@ def gigpo(
     `similarity` (0.95 in the public code) groups by difflib ratio instead of equality.
     """
     clusters: Clustering = by_observation if similarity is None else partial(by_similarity, ratio=similarity)
-    step = _step_term(clusters, w=w, gamma=gamma, mode=mode, habits=habits)
-    return _recipe("gigpo", _trajectory_term(mode, habits), step, habits=habits)
+    step = step_term(clusters, w=w, gamma=gamma, mode=mode, habits=habits)
+    return assemble("gigpo", trajectory_term(mode, habits), step, habits=habits)
 
 
 def hgpo(
@@ -128,37 +126,37 @@ def hgpo(
     """
     if history < 0:
         raise ValueError(f"history: {history}, expected >= 0 past observations")
-    scale = partial(cluster_std, ddof=0) if mode == "mean_std_norm" else _SCALES[_known("mode", mode, _SCALES)]
-    returns = _returns(partial(return_to_go, gamma=gamma), habits)
+    scale = partial(cluster_std, ddof=0) if mode == "mean_std_norm" else SCALES[require_known("mode", mode, SCALES)]
+    returns = charged(partial(return_to_go, gamma=gamma), habits)
     levels = {k: Term(returns, partial(by_history, k=k), scale=scale) for k in range(1, history + 2)}
     if base_group:
-        levels[0] = _trajectory_term(mode, habits)
+        levels[0] = trajectory_term(mode, habits)
     weights = tuple(float((k + weight_offset) ** alpha) for k in levels)
-    return _recipe("hgpo", Blend(tuple(levels.values()), weights), habits=habits)
+    return assemble("hgpo", Blend(tuple(levels.values()), weights), habits=habits)
 
 
 def bigpo(
     w: float = 1.0,
     gamma: float = 0.95,
     mode: Mode = "mean_std_norm",
-    eps: float = 0.1,
+    eps: Eps = 0.1,
     centroid: Centroid = "mean",
-    whiten: int = 0,
+    whiten: Whiten = 0,
     habits: Habits = "paper",
 ) -> Recipe:
     """GiGPO with clusters of hidden states: the state side of BiPACE alone (arXiv 2606.25556). See `by_features`."""
-    clusters = partial(by_features, eps=eps, centroid=centroid, whiten=whiten)
-    step = _step_term(clusters, w=w, gamma=gamma, mode=mode, habits=habits)
-    return _recipe("bigpo", _trajectory_term(mode, habits), step, habits=habits)
+    clusters = local_clusters("features", gamma, eps, centroid, whiten)
+    step = step_term(clusters, w=w, gamma=gamma, mode=mode, habits=habits)
+    return assemble("bigpo", trajectory_term(mode, habits), step, habits=habits)
 
 
 def diff_peer(
     w: float = 1.0,
     gamma: float = 0.95,
     mode: Mode = "mean_std_norm",
-    eps: float = 0.1,
+    eps: Eps = 0.1,
     centroid: Centroid = "mean",
-    whiten: int = 0,
+    whiten: Whiten = 0,
     fallback: Fallback = "no_diff_action",
     clusters: Literal["features", "observation"] = "features",
     habits: Habits = "paper",
@@ -168,20 +166,20 @@ def diff_peer(
     In a state-homogeneous cluster its expectation is (Q(a) - V) / (1 - pi(a)). Name from arXiv 2606.25556, form
     [our decision]. A step alone gives 0; a cluster with one action falls back to leave-one-out (see `bipace`).
     """
-    step = _step_term(
-        _local(clusters, eps, centroid, whiten), w=w, gamma=gamma, mode=mode, habits=habits,
+    step = step_term(
+        local_clusters(clusters, gamma, eps, centroid, whiten), w=w, gamma=gamma, mode=mode, habits=habits,
         v=other_actions_mean, fallback=fallback,
     )  # fmt: skip
-    return _recipe("diff_peer", _trajectory_term(mode, habits), step, habits=habits)
+    return assemble("diff_peer", trajectory_term(mode, habits), step, habits=habits)
 
 
 def bipace(
     w: float = 1.0,
     gamma: float = 0.95,
     mode: Mode = "mean_std_norm",
-    eps: float = 0.1,
+    eps: Eps = 0.1,
     centroid: Centroid = "mean",
-    whiten: int = 0,
+    whiten: Whiten = 0,
     fallback: Fallback = "no_diff_action",
     clusters: Literal["features", "observation"] = "features",
     habits: Habits = "paper",
@@ -195,23 +193,61 @@ def bipace(
         w: weight of the step term.
         gamma: discount of the return-to-go.
         mode: division by deviations, at both levels. The sources leave the step level open; we follow GiGPO's mode.
-        eps: cosine radius of a cluster.
+        eps: cosine radius of a cluster, or "auto": chosen on the batch without labels (`bipace.core.calibrate`).
         centroid: running mean of the members, or the first member [our decision: mean].
-        whiten: leading principal directions removed from the features; 0 in the paper.
+        whiten: leading principal directions removed from the features; 0 in the paper. "auto" (0 or 3) with eps="auto".
         fallback: where leave-one-out, R_i - mean of the other members, takes over: "no_diff_action" (every member
             took one action) [our decision], "no_same_action_peer" (nobody else took i's action), or "never".
         clusters: "features", or "observation" for the action side alone.
         habits: "paper" or "verl_agent".
     """
-    step = _step_term(
-        _local(clusters, eps, centroid, whiten), w=w, gamma=gamma, mode=mode, habits=habits,
+    step = step_term(
+        local_clusters(clusters, gamma, eps, centroid, whiten), w=w, gamma=gamma, mode=mode, habits=habits,
         q=same_action_mean, fallback=fallback,
     )  # fmt: skip
-    return _recipe("bipace", _trajectory_term(mode, habits), step, habits=habits)
+    return assemble("bipace", trajectory_term(mode, habits), step, habits=habits)
+
+
+def pooled(
+    k: Prior = 0.5,
+    k_action: Prior = 0.5,
+    gamma: float = 0.95,
+    mode: Mode = "mean_std_norm",
+    clusters: Literal["features", "observation"] = "observation",
+    eps: Eps = "auto",
+    centroid: Centroid = "mean",
+    whiten: Whiten = 0,
+    habits: Habits = "paper",
+) -> Recipe:
+    """One term with partial pooling: V shrinks to the group's mean, Q shrinks to V, so that nobody is left without.
+
+    V = (sum_C R + k m) / (n + k) with m the mean return-to-go of the prompt group's steps, and
+    Q = (sum_{C=} R + k_action V) / (n_a + k_action). A step alone gets k (R - m) / ((1 + k) (1 + k_action)) where the
+    other recipes give it 0; k = k_action = 0 is q_style without a fallback. mean_std_norm divides by the prompt group's
+    deviation, one number a group, so that clusters with little spread are not blown up. Our own recipe, not the
+    paper's; measured in docs/results/credit.md.
+
+    Args:
+        k: pseudo-steps at the group's mean; "auto" estimates it from the batch (`bipace.core.pooling`).
+        k_action: pseudo-steps at V, or "auto".
+        gamma: discount of the return-to-go.
+        mode: division by the prompt group's sample deviation of the returns-to-go, or none.
+        clusters: "observation", or "features".
+        eps: see `bipace`.
+        centroid: see `bipace`.
+        whiten: see `bipace`.
+        habits: "paper" or "verl_agent".
+    """
+    term = step_term(
+        local_clusters(clusters, gamma, eps, centroid, whiten), w=1.0, gamma=gamma, mode="mean_norm", habits=habits,
+        q=partial(pooled_q, k=k, k_action=k_action), v=partial(pooled_v, k=k),
+    )  # fmt: skip
+    scale = group_std if require_known("mode", mode, SCALES) == "mean_std_norm" else term.scale
+    return assemble("pooled", replace(term, scale=scale, lone="compared"), habits=habits)
 
 
 RECIPES: dict[str, Callable[..., Recipe]] = {
-    f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace)
+    f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace, pooled)
 }
 
 
@@ -225,10 +261,10 @@ def recipe(name: str, **options: Any) -> Recipe:
     Raises:
         ValueError: unknown recipe or option, naming the nearest known one; a function that returns no Recipe.
     """
-    factory = _load(name) if ":" in name else RECIPES[_known("recipe", name, RECIPES)]
+    factory = _load(name) if ":" in name else RECIPES[require_known("recipe", name, RECIPES)]
     known = inspect.signature(factory).parameters
     for option in options:
-        _known(f"{name} option", option, known)
+        require_known(f"{name} option", option, known)
     made = factory(**options)
     if not isinstance(made, Recipe):  # pyright: ignore[reportUnnecessaryIsInstance]  (a user's own function)
         raise ValueError(f"recipe {name}: returned {type(made).__name__}, expected a bipace Recipe")
@@ -237,7 +273,7 @@ def recipe(name: str, **options: Any) -> Recipe:
 
 def needs_features(made: Recipe) -> bool:
     """True where a term clusters by features, so that hidden states must be captured."""
-    return any(getattr(t.clusters, "func", t.clusters) is by_features for t in made.terms)
+    return any(getattr(t.clusters, "func", t.clusters) in (by_features, by_calibrated_features) for t in made.terms)
 
 
 def has_step_term(made: Recipe) -> bool:
@@ -265,60 +301,6 @@ def describe(made: Recipe) -> dict[str, Any]:
         for p in made.parts
     ]
     return {"name": made.name, "terms": parts, "penalty": made.penalty}
-
-
-def _recipe(name: str, *parts: Term | Blend, habits: Habits) -> Recipe:
-    return Recipe(name, parts, "in_return" if habits == "verl_agent" else "own_row")
-
-
-def _trajectory_term(mode: Mode, habits: Habits, v: Callable[[Peers], Floats] = cluster_mean) -> Term:
-    _known("habits", habits, ("paper", "verl_agent"))
-    scale = _SCALES[_known("mode", mode, _SCALES)]
-    returns = _returns(trajectory_return, habits)
-    if habits == "verl_agent":
-        return Term(returns, by_prompt_group, v=v, scale=scale, unit="step", lone="raw")
-    return Term(returns, by_prompt_group, v=v, scale=scale, unit="trajectory")
-
-
-def _step_term(
-    clusters: Clustering,
-    *,
-    w: float,
-    gamma: float,
-    mode: Mode,
-    habits: Habits,
-    q: Callable[[Peers], Floats] = own_return,
-    v: Callable[[Peers], Floats] = cluster_mean,
-    fallback: Fallback = "never",
-) -> Term:
-    return Term(
-        _returns(partial(return_to_go, gamma=gamma), habits),
-        clusters,
-        q=q,
-        v=v,
-        scale=_SCALES[_known("mode", mode, _SCALES)],
-        fallback=_FALLBACKS[_known("fallback", fallback, _FALLBACKS)],
-        weight=w,
-    )
-
-
-def _local(clusters: str, eps: float, centroid: Centroid, whiten: int) -> Clustering:
-    _known("clusters", clusters, ("features", "observation"))
-    return (
-        by_observation if clusters == "observation" else partial(by_features, eps=eps, centroid=centroid, whiten=whiten)
-    )
-
-
-def _returns(returns: Return, habits: Habits) -> Return:
-    return partial(less_penalty, returns=returns) if habits == "verl_agent" else returns
-
-
-def _known(what: str, value: str, known: Any) -> str:
-    if value not in known:
-        near = difflib.get_close_matches(str(value), list(known), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{what}: unknown {value!r}{hint} Known: {', '.join(known)}")
-    return value
 
 
 def _load(where: str) -> Callable[..., Recipe]:

@@ -15,13 +15,16 @@ from numpy.typing import NDArray
 
 from bipace.core.steps import Ints
 
-__all__ = ["TOLERANCE", "Centroid", "Form", "greedy_cosine", "greedy_from_gram", "unit"]
+__all__ = ["TOLERANCE", "Centroid", "Form", "gram_matrix", "greedy_cosine", "greedy_from_gram", "unit"]
 
 Centroid = Literal["mean", "leader"]
 Form = Literal["gram", "plain"]
 
 # float32 inner products of unit vectors are off by about 1e-7; a vector at distance exactly eps must still join.
 TOLERANCE = 1e-6
+
+# Squared lengths between which products of float32 vectors neither overflow nor lose digits to underflow.
+_SMALLEST, _LARGEST = 1e-12, 1e30
 
 
 def greedy_cosine(features: NDArray[np.floating], eps: float, centroid: Centroid = "mean", form: Form = "gram") -> Ints:
@@ -41,10 +44,27 @@ def greedy_cosine(features: NDArray[np.floating], eps: float, centroid: Centroid
     """
     if form not in ("gram", "plain"):
         raise ValueError(f'form: {form!r}, expected "gram" or "plain"')
-    vectors = unit(features)
     if form == "gram":
-        return greedy_from_gram(vectors @ np.transpose(vectors), eps, centroid)
-    return _greedy_plain(vectors, eps, centroid)
+        return greedy_from_gram(gram_matrix(features), eps, centroid)
+    return _greedy_plain(unit(features), eps, centroid)
+
+
+def gram_matrix(features: NDArray[np.floating]) -> NDArray[np.float32]:
+    """[n, n] float32 inner products of the unit vectors of [n, D] features.
+
+    Vectors of ordinary length are multiplied as they are and the small matrix is scaled: a pass over the features less.
+    """
+    vectors: NDArray[np.float32] = np.ascontiguousarray(features, np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        gram = vectors @ np.transpose(vectors)
+    square = np.diagonal(gram).astype(np.float64)
+    if len(gram) and square.min() > _SMALLEST and square.max() < _LARGEST:
+        inverse = (1 / np.sqrt(square)).astype(np.float32)
+        np.multiply(gram, inverse[:, None], out=gram)
+        np.multiply(gram, inverse, out=gram)
+        return gram
+    vectors = unit(features)
+    return vectors @ np.transpose(vectors)
 
 
 def unit(features: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -80,22 +100,24 @@ def greedy_from_gram(gram: NDArray[np.floating], eps: float, centroid: Centroid 
     n = len(gram)
     labels = np.empty(n, np.int64)
     sums = np.empty((min(n, 16), n))
-    inverse = np.empty(n)  # 1 / |sum of the members|, 0 for a cluster of zero vectors
-    square = np.empty(n)
+    cosines = np.empty_like(sums)  # of every cluster's centroid with every vector
+    square: list[float] = []
     used = 0
     for i in range(n):
-        nearest = _nearest(sums[:used, i] * inverse[:used], eps)
+        nearest = _nearest(cosines[:used, i], eps)
         if nearest < 0:
             if used == len(sums):
-                sums = np.concatenate([sums, np.empty((min(used, n - used), n))])
+                more = np.empty((min(used, n - used), n))
+                sums, cosines = np.concatenate([sums, more]), np.concatenate([cosines, more])
             nearest, used = used, used + 1
             sums[nearest] = gram[i]
-            square[nearest] = gram[i, i]
-            inverse[nearest] = _inverse_root(square[nearest])
+            square.append(float(gram[i, i]))
+            np.multiply(sums[nearest], _inverse_root(square[nearest]), out=cosines[nearest])
         elif moves:
-            square[nearest] += 2 * sums[nearest, i] + gram[i, i]
-            sums[nearest] += gram[i]
-            inverse[nearest] = _inverse_root(square[nearest])
+            total = sums[nearest]
+            square[nearest] += 2 * float(total[i]) + float(gram[i, i])
+            total += gram[i]
+            np.multiply(total, _inverse_root(square[nearest]), out=cosines[nearest])
         labels[i] = nearest
     return labels
 
@@ -128,10 +150,11 @@ def _nearest(cosines: NDArray[np.float64], eps: float) -> int:
     """Index of the cluster to join, or -1 to open a new one."""
     if not len(cosines):
         return -1
-    largest = float(cosines.max())
+    first = int(cosines.argmax())
+    largest = float(cosines[first])
     if 1.0 - largest > eps + TOLERANCE:
         return -1
-    return int((cosines >= largest - TOLERANCE).argmax())
+    return int((cosines >= largest - TOLERANCE).argmax()) if first else 0
 
 
 def _inverse_root(square: float) -> float:

@@ -7,7 +7,7 @@ failing environment costs its own episode, which is marked and kept out of every
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ from bipace.envs.base import Environment, Suite, Turn
 from bipace.rollout.prompts import Chat, PromptStyle, parse_response, window_message
 from bipace.rollout.records import Step, TokenSequence, Trajectory
 
-__all__ = ["Collector", "Decoder", "Session"]
+__all__ = ["Collector", "Decoder", "Session", "Start"]
 
 
 class Session(Protocol):
@@ -45,6 +45,26 @@ class Decoder(Protocol):
     def session(self, prompts: Sequence[Sequence[int]], copies: int = 1, *, capacity: int) -> Session:
         """Begin decoding: each prompt computed once, then copied to `copies` rows."""
         ...
+
+
+@dataclass(frozen=True)
+class Start:
+    """A state in the middle of an episode, to be played on from.
+
+    Attributes:
+        task: the task id.
+        environment: in that state; it is copied, never stepped.
+        turn: what it said last.
+        steps: the steps that led here; empty at the beginning.
+        tokens: what the model has read and written, up to the next response (transcript style); empty: the task's
+            prompt is made afresh.
+    """
+
+    task: str
+    environment: Environment
+    turn: Turn
+    steps: tuple[Step, ...] = ()
+    tokens: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -118,11 +138,53 @@ class Collector:
         step = max(1, self.wave // group_size)
         for start in range(0, len(tasks), step):
             episodes = [self._begin(task, k) for task in tasks[start : start + step] for k in range(group_size)]
-            play = self._play_transcript if self.style == "transcript" else self._play_window
-            play(actor, chat, episodes, group_size, temperature, generator)
+            self._play(actor, chat, episodes, group_size, temperature, generator)
             found += [episode.record for episode in episodes]
             progress(len(found))
         return found
+
+    def play_on(
+        self, actor: Decoder, starts: Sequence[Start], copies: int, *, temperature: float, generator: Any
+    ) -> list[Trajectory]:
+        """Play `copies` episodes from each of the given states, over the steps the horizon leaves.
+
+        Args:
+            actor: the policy.
+            starts: states that are all equally many steps into their episodes.
+            copies: episodes from each.
+            temperature: of sampling.
+            generator: the random stream.
+
+        Returns:
+            Trajectories, starts[0]'s copies first; their steps begin with those of the start.
+
+        Raises:
+            ValueError: starts of different ages.
+        """
+        if not starts:
+            return []
+        taken = {len(start.steps) for start in starts}
+        if len(taken) > 1:
+            raise ValueError(f"starts: {sorted(taken)} steps into their episodes; play states of one age at a time")
+        chat, rest = Chat(actor.tokenizer), replace(self, max_steps=self.max_steps - taken.pop())
+        found: list[Trajectory] = []
+        step = max(1, self.wave // copies)
+        for begin in range(0, len(starts), step):
+            episodes = [self._continue(start, k) for start in starts[begin : begin + step] for k in range(copies)]
+            rest._play(actor, chat, episodes, copies, temperature, generator)
+            found += [episode.record for episode in episodes]
+        return found
+
+    def _continue(self, start: Start, member: int) -> _Episode:
+        record = Trajectory(start.task, member, steps=list(start.steps))
+        task_text = start.steps[0].observation if start.steps else start.turn.observation
+        return _Episode(record, start.environment.copy(), start.turn, task_text, list(start.tokens), [])
+
+    def _play(
+        self, actor: Decoder, chat: Chat, episodes: list[_Episode], copies: int, temperature: float, generator: Any
+    ) -> None:
+        play = self._play_transcript if self.style == "transcript" else self._play_window
+        play(actor, chat, episodes, copies, temperature, generator)
 
     def _begin(self, task: str, member: int) -> _Episode:
         environment = self.suite.make()
@@ -138,7 +200,7 @@ class Collector:
         self, actor: Decoder, chat: Chat, episodes: list[_Episode], copies: int, temperature: float, generator: Any
     ) -> None:
         rules = f"{self.suite.instructions.strip()}\n\n" if self.instructions else ""
-        prompts = [chat.prompt(rules + episode.task_text) for episode in episodes[::copies]]
+        prompts = [episode.tokens or chat.prompt(rules + episode.task_text) for episode in episodes[::copies]]
         for i, episode in enumerate(episodes):
             episode.tokens = list(prompts[i // copies])
             self._check_room(episode)

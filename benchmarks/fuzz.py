@@ -1,0 +1,123 @@
+"""Random batches through every recipe: no crash, no non-finite number, no dependence on row order.
+
+    PYTHONPATH=src python benchmarks/fuzz.py --batches 1000000
+
+Tables are drawn with numpy alone (hypothesis would take days): lone groups, ragged lengths, constant, tiny,
+huge and equal-up-to-rounding rewards, repeated visits, zero and collinear vectors, penalties, shuffled rows. Each batch
+meets one recipe with random switches. Writes benchmarks/results/fuzz.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bipace.core.advantages import advantages
+from bipace.core.estimators import RECIPES, recipe
+from bipace.core.steps import StepBatch
+
+RESULT = Path(__file__).parent / "results" / "fuzz.json"
+MODES = ("mean_norm", "mean_std_norm")
+FALLBACKS = ("no_diff_action", "no_same_action_peer", "never")
+
+
+def draw_batch(random: np.random.Generator) -> StepBatch:
+    """One ugly table of steps."""
+    groups = random.integers(1, 4)
+    sizes = random.integers(1, 5, groups)
+    lengths = random.integers(1, 6, sizes.sum())
+    trajectory = np.repeat(random.permutation(len(lengths)), lengths)
+    task = np.repeat(np.repeat(random.permutation(groups), sizes), lengths)
+    t = np.concatenate([np.arange(n) for n in lengths])
+    n = len(t)
+    scale = random.choice([0.0, 1e-12, 1.0, 10.0, 1e8])
+    reward = scale * random.choice([np.zeros(n), np.ones(n), random.integers(-4, 5, n) / 4, random.standard_normal(n)])
+    if random.random() < 0.2:
+        reward = 0.1 + 1e-9 * random.standard_normal(n)
+    features = random.choice([0.0, 1e-30, 1.0, 1e18]) * random.integers(-2, 3, (n, 4))
+    order = random.permutation(n)
+    penalty = 0.1 * (random.random(n) < 0.2) if random.random() < 0.5 else None
+    return StepBatch(
+        task=task[order], trajectory=trajectory[order], t=t[order], reward=reward[order],
+        terminated=np.zeros(n, bool), truncated=np.zeros(n, bool),
+        observation=random.integers(0, random.integers(1, 6), n), action=random.integers(0, random.integers(1, 4), n),
+        features=features[order].astype(np.float32), penalty=penalty,
+        texts=("a lamp and a door", "a lamp and a desk", "", "nothing", "a lamp and a door."),
+    )  # fmt: skip
+
+
+def draw_options(name: str, random: np.random.Generator) -> dict[str, Any]:
+    """Switches for a recipe."""
+    pick = random.choice
+    options: dict[str, Any] = {"habits": str(pick(["paper", "verl_agent"]))}
+    if name not in ("grpo", "dr_grpo", "rloo"):
+        options |= {"gamma": float(pick([0.0, 0.5, 0.95, 1.0])), "mode": str(pick(MODES))}
+    if name == "gigpo":
+        options["similarity"] = [None, 0.8][random.integers(2)]
+    if name == "hgpo":
+        options |= {"history": int(random.integers(0, 5)), "base_group": bool(random.integers(2))}
+    if name in ("bigpo", "diff_peer", "bipace", "pooled"):
+        eps = [0.0, 0.1, 1.0, 2.0, "auto"][random.integers(5)]
+        options |= {"eps": eps, "centroid": str(pick(["mean", "leader"])), "whiten": int(pick([0, 3]))}
+    if name in ("diff_peer", "bipace"):
+        options |= {"fallback": str(pick(FALLBACKS)), "clusters": str(pick(["features", "observation"]))}
+    if name == "pooled":
+        options |= {"k": [0.0, 0.5, "auto"][random.integers(3)], "k_action": [0.0, 0.5, "auto"][random.integers(3)]}
+        options["clusters"] = str(pick(["features", "observation"]))
+    return options
+
+
+def fuzz(batches: int, seed: int = 0) -> dict[str, int]:
+    """Number of batches each recipe met.
+
+    Raises:
+        AssertionError: a non-finite number, or one that depends on the row order; the message names the seed.
+    """
+    names = list(RECIPES)
+    met = dict.fromkeys(names, 0)
+    for number in range(batches):
+        random = np.random.default_rng((seed, number))
+        name = names[number % len(names)]
+        batch, made = draw_batch(random), recipe(name, **draw_options(name, random))
+        found = advantages(batch, made).values
+        assert np.isfinite(found).all(), f"{name}: non-finite in batch {number} of seed {seed}"
+        if number % 10 == 0:
+            order = random.permutation(len(batch))
+            again = advantages(batch.take(order), made).values
+            assert (again == found[order]).all(), f"{name}: row order matters in batch {number} of seed {seed}"
+        met[name] += 1
+    return met
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batches", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    start = time.perf_counter()
+    met = fuzz(arguments.batches, arguments.seed)
+    seconds = time.perf_counter() - start
+    result = {
+        "figure": "random batches without a crash, a non-finite number or a dependence on row order",
+        "unit": "batches", "value": sum(met.values()), "floor": 1_000_000, "ratio": sum(met.values()) / 1_000_000,
+        "by_recipe": met, "seconds": round(seconds, 1), "seed": arguments.seed,
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "versions": {"python": platform.python_version(), "numpy": np.__version__},
+        "command": f"PYTHONPATH=src python benchmarks/fuzz.py --batches {arguments.batches} --seed {arguments.seed}",
+    }  # fmt: skip
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""What `bipace credit` runs: collect the truth (or read it), judge the recipes, write table, picture and JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bipace.credit.candidates import Candidate, parse_candidate, shipped
+from bipace.credit.score import score_all
+from bipace.credit.truth import Truth, load_truth, save_truth
+from bipace.credit.worlds import world_truth
+
+__all__ = ["WORLD", "actor_truths", "judge", "world_truths"]
+
+WORLD = "world:"
+
+
+def world_truths(name: str, folder: Path, *, groups: int, group_size: int, seeds: int, **options: Any) -> list[Truth]:
+    """The exact truth of a text process for each seed, kept in the folder."""
+    found: list[Truth] = []
+    for seed in range(seeds):
+        made = world_truth(name, groups=groups, group_size=group_size, seed=seed, **options)
+        path = folder / f"seed{seed}"
+        if load_truth(path, made.identity) is None:
+            save_truth(made, path)
+        found.append(made)
+    return found
+
+
+def actor_truths(
+    actor: str, overrides: Sequence[str], folder: Path, *, groups: int, group_size: int, rerolls: int, seeds: int
+) -> list[Truth]:
+    """The truth of an actor by re-rolls for each seed, kept in the folder; a stopped collection goes on.
+
+    Args:
+        actor: a shipped actor, a run or a model folder.
+        overrides: configuration, e.g. env.suite and env.split.
+        folder: where truths are kept.
+        groups: prompt groups, drawn from the split by the seed.
+        group_size: G.
+        rerolls: K.
+        seeds: number of collections.
+    """
+    import numpy as np
+    import torch
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from bipace.credit.gradients import describe
+    from bipace.credit.rerolls import Settings, measure, weights_hash
+    from bipace.envs.registry import get_suite
+    from bipace.policies.hf import Actor
+    from bipace.rollout.panel import choose_panels
+    from bipace.train.actors import actor_folder, make_collector
+    from bipace.train.config import load_config
+
+    config = load_config(None, overrides)
+    suite = get_suite(config.env.suite)
+    place = actor_folder(actor)
+    model = Actor.load(place, device=config.actor.device)
+    split = choose_panels(suite, config.env.split, config.env.panel, config.env.held_out).split
+    tasks = suite.splits[split]
+    temperature = config.rollout.temperature
+    identity = {
+        "actor": weights_hash(place),
+        "split": split,
+        "prompt": config.prompt.model_dump(mode="json"),
+    }
+    found: list[Truth] = []
+    with Progress(console=Console(file=sys.stderr)) as progress:
+        for seed in range(seeds):
+            bar = progress.add_task(f"seed {seed}", total=groups)
+            chosen = np.random.default_rng(seed).choice(len(tasks), min(groups, len(tasks)), replace=False)
+            found.append(
+                measure(
+                    model,
+                    make_collector(config, suite),
+                    [tasks[int(i)] for i in chosen],
+                    folder / f"seed{seed}",
+                    Settings(
+                        group_size,
+                        rerolls,
+                        seed,
+                        reward_scale=config.env.success_reward,
+                        temperature=temperature,
+                        action_key=config.features.action_key,
+                    ),
+                    generator=lambda number: torch.Generator(device=model.device).manual_seed(number),
+                    describe=partial(describe, model, temperature=temperature),
+                    identity=identity,
+                    progress=lambda done, _total, bar=bar: progress.update(bar, completed=done),
+                )
+            )
+            progress.update(bar, completed=groups)
+    return found
+
+
+def judge(truths: Sequence[Truth], recipes: Sequence[str], group_sizes: Sequence[int]) -> dict[str, Any]:
+    """Scores of the named recipes, or of all shipped ones."""
+    candidates: list[Candidate] = [parse_candidate(text) for text in recipes] or shipped(list(truths[0].layers))
+    return score_all(truths, candidates, group_sizes=group_sizes)

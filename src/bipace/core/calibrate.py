@@ -1,0 +1,153 @@
+"""Choosing the radius without labels: which clusters predict a step's return best when its own trajectory is left out?
+
+A cluster is useful as a baseline where the other trajectories' members foretell a step's return. So the criterion is
+
+    E = mean_i (R_i - (sum_{j in C_i, other trajectories} R_j + k m_i) / (n_i + k))^2
+
+with n_i the number of those members and m_i the mean return of the prompt group's other trajectories, towards which a
+cluster with few of them shrinks. Too small a radius leaves nobody to predict from, too large a one mixes states; both
+raise E. No truth is used, so the choice can be made on any batch. Our own addition: the paper fixes eps by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bipace.core import segments
+from bipace.core.clustering import remove_directions
+from bipace.core.greedy import Centroid, gram_matrix, greedy_from_gram
+from bipace.core.returns import return_to_go
+from bipace.core.steps import Floats, Ints, StepBatch
+
+__all__ = ["GRID", "Calibration", "by_calibrated_features", "calibrate", "calibration_metrics", "prediction_error"]
+
+GRID = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35)
+"""Radii tried by default: from "the same vector" to beyond the paper's 0.05 and 0.10."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The choice and the curve it was made from.
+
+    Attributes:
+        eps: the chosen radius.
+        whiten: the chosen number of removed directions.
+        curve: (whiten, eps, error) of every point of the grid, in grid order.
+        labels: [N] the clusters of the chosen point.
+    """
+
+    eps: float
+    whiten: int
+    curve: tuple[tuple[int, float, float], ...]
+    labels: Ints
+
+
+def prediction_error(batch: StepBatch, labels: Ints, returns: Floats, k: float = 1.0) -> float:
+    """The criterion E of one clustering, in squared reward units.
+
+    Rows of prompt groups with one trajectory have nobody to be predicted from and are left out; a table without other
+    rows gives 0.
+
+    Args:
+        batch: N steps.
+        labels: [N] clusters, none of which spans two prompt groups.
+        returns: [N] what is predicted.
+        k: pseudo-members at the group's mean.
+
+    Raises:
+        ValueError: k not above 0.
+    """
+    if not k > 0:
+        raise ValueError(f"k: {k}, expected > 0: where no other trajectory is in the cluster only the prior predicts")
+    if not len(batch):
+        return 0.0
+    trajectory, task = segments.compact(batch.trajectory), segments.compact(batch.task)
+    group_sum, group_n = _others(returns, task, trajectory)
+    judged = group_n > 0
+    cluster_sum, cluster_n = _others(returns, segments.compact(labels), trajectory)
+    prior = group_sum / np.maximum(group_n, 1)
+    predicted = (cluster_sum + k * prior) / (cluster_n + k)
+    return float(((returns - predicted)[judged] ** 2).mean()) if judged.any() else 0.0
+
+
+def calibrate(
+    batch: StepBatch,
+    gamma: float = 0.95,
+    *,
+    grid: Sequence[float] = GRID,
+    directions: Sequence[int] = (0,),
+    centroid: Centroid = "mean",
+    k: float = 1.0,
+) -> Calibration:
+    """The radius (and whitening) of a grid with the least prediction error; ties go to the first in grid order.
+
+    The inner products of a prompt group are taken once for all radii. A grid of one point is that point.
+
+    Args:
+        batch: the table, with features.
+        gamma: discount of the returns-to-go that are predicted.
+        grid: radii.
+        directions: numbers of leading principal directions removed.
+        centroid: see `by_features`.
+        k: see `prediction_error`.
+
+    Raises:
+        ValueError: no features; an empty grid; a radius outside [0, 2]; what `remove_directions` refuses.
+    """
+    if batch.features is None:
+        raise ValueError('features: None, but eps="auto" compares feature vectors; capture hidden states first')
+    if not len(grid) or not len(directions) or not all(0.0 <= eps <= 2.0 for eps in grid):
+        raise ValueError(f"grid: {tuple(grid)} x {tuple(directions)}, expected at least one radius in [0, 2] and one")
+    returns = return_to_go(batch, gamma)
+    order = batch.order()
+    groups = np.split(order, np.flatnonzero(np.diff(batch.task[order])) + 1) if len(batch) else []
+    curve: list[tuple[int, float, float]] = []
+    labels: list[Ints] = []
+    for whiten in directions:
+        features = remove_directions(batch.features, whiten) if whiten else batch.features
+        grams = [gram_matrix(features[rows]) for rows in groups]
+        for eps in grid:
+            found, used = np.empty(len(batch), np.int64), 0
+            for rows, gram in zip(groups, grams, strict=True):
+                found[rows] = greedy_from_gram(gram, eps, centroid) + used
+                used = int(found[rows].max()) + 1
+            labels.append(found)
+            curve.append((whiten, float(eps), prediction_error(batch, found, returns, k)))
+    best = int(np.argmin([error for _, _, error in curve]))
+    return Calibration(curve[best][1], curve[best][0], tuple(curve), labels[best])
+
+
+def by_calibrated_features(
+    batch: StepBatch,
+    gamma: float = 0.95,
+    grid: Sequence[float] = GRID,
+    directions: Sequence[int] = (0,),
+    centroid: Centroid = "mean",
+) -> Ints:
+    """`by_features` at the radius that `calibrate` chooses on this very batch; [N] compact labels."""
+    return calibrate(batch, gamma, grid=grid, directions=directions, centroid=centroid).labels
+
+
+def calibration_metrics(batch: StepBatch, clusters: Any) -> dict[str, float]:
+    """What `eps="auto"` chose and the curve, as metrics; empty for any other clustering."""
+    if not (isinstance(clusters, partial) and clusters.func is by_calibrated_features):
+        return {}
+    found = calibrate(batch, **clusters.keywords)
+    curve = {f"eps_error/{whiten}/{eps:g}": error for whiten, eps, error in found.curve}
+    return {"eps": found.eps, "whiten": float(found.whiten), **curve}
+
+
+def _others(values: Floats, labels: Ints, trajectory: Ints) -> tuple[Floats, Floats]:
+    """Sum and number of the members of each row's segment that belong to other trajectories."""
+    own = segments.pair(labels, trajectory)
+    ones = np.ones(len(values))
+    # Relative to the mean, so that subtracting the own part leaves no rounding behind.
+    centred = values - segments.mean(values, labels)
+    n = segments.total(ones, labels) - segments.total(ones, own)
+    summed = segments.total(centred, labels) - segments.total(centred, own)
+    return summed + n * segments.mean(values, labels), n

@@ -1,0 +1,149 @@
+"""Re-rolls: the states that were visited, the values they get, and a collection that stops and goes on."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from bipace.credit.gradients import describe, gradient_sketches
+from bipace.credit.rerolls import Settings, measure, weights_hash
+from bipace.credit.truth import load_truth
+from bipace.envs.text_mdp import TextMDPSuite
+from bipace.policies.hf import Actor, score
+from bipace.rollout.collect import Collector, Start
+from bipace.theory.textworlds import world
+
+
+@pytest.fixture(scope="module")
+def actor(tiny_actor_folder):
+    return Actor.load(tiny_actor_folder)
+
+
+def collector(style="transcript"):
+    suite = TextMDPSuite(world("random", states=3, actions=2, branching=1), max_steps=3)
+    return Collector(suite, style=style, max_steps=3, max_new_tokens=4, max_tokens=400)
+
+
+def collect(actor, path, style="transcript", **options):
+    playing = collector(style)
+    given = {"identity": {"actor": "tiny"}, "groups_per_part": 1, **options}
+    return measure(
+        actor, playing, playing.suite.splits["train"][:2], path, Settings(group_size=3, rerolls=4),
+        describe=partial(describe, actor, width=64), generator=lambda number: torch.Generator().manual_seed(number),
+        **given,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("style", ["transcript", "window"])
+def test_the_truth_of_an_actor_has_every_column(actor, tmp_path, style):
+    truth = collect(actor, tmp_path / "t", style)
+    n = len(truth.batch)
+    assert truth.value.shape == truth.error.shape == (n,)
+    assert truth.halves.shape == (2, n)
+    np.testing.assert_allclose(truth.halves.mean(axis=0), truth.advantage, atol=1e-9)
+    assert list(truth.layers) == ["0", "1", "2", "3"]
+    assert truth.gradient.shape == (n, 64)
+
+
+def test_members_of_a_group_share_the_value_of_their_first_state(actor, tmp_path):
+    truth = collect(actor, tmp_path / "t")
+    first = truth.batch.t == 0
+    for task in np.unique(truth.batch.task):
+        assert len(set(truth.value[first & (truth.batch.task == task)])) == 1
+
+
+def test_a_stopped_collection_goes_on_and_gives_the_same_truth(actor, tmp_path):
+    whole = collect(actor, tmp_path / "a")
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        collect(actor, tmp_path / "b", progress=stop)
+    assert load_truth(tmp_path / "b.part000") is not None
+    again = collect(actor, tmp_path / "b")
+    np.testing.assert_array_equal(again.advantage, whole.advantage)
+    assert [p.name for p in sorted(tmp_path.glob("b*"))] == ["b.json", "b.npz"]
+
+
+def test_a_truth_of_another_policy_is_refused(actor, tmp_path):
+    collect(actor, tmp_path / "t")
+    with pytest.raises(ValueError, match="actor"):
+        collect(actor, tmp_path / "t", identity={"actor": "another"})
+
+
+@pytest.mark.parametrize("short", ["group_size", "rerolls"])
+def test_one_of_anything_is_nothing_to_compare(short):
+    with pytest.raises(ValueError, match=short):
+        Settings(**{short: 1})
+
+
+def test_an_environment_without_a_copy_is_refused(actor, tmp_path):
+    class Frozen:
+        copy = None
+
+    class Suite:
+        name = "frozen"
+
+        def make(self):
+            return Frozen()
+
+    with pytest.raises(ValueError, match="copy"):
+        measure(
+            actor, Collector(Suite()), ["x"], tmp_path / "t", Settings(), generator=lambda n: None,
+            describe=lambda kept: ({}, np.zeros((0, 0), np.float32)), identity={},
+        )  # fmt: skip
+
+
+def test_playing_on_leaves_the_state_untouched_and_keeps_to_the_horizon(actor):
+    playing = collector()
+    task = playing.suite.splits["train"][0]
+    environment = playing.suite.make()
+    turn = environment.reset(task)
+    before = environment.state
+    played = playing.play_on(
+        actor, [Start(task, environment, turn)], 3, temperature=1.0, generator=torch.Generator().manual_seed(0)
+    )
+    assert environment.state == before
+    assert len(played) == 3
+    assert all(len(t.steps) <= 3 for t in played)
+    late = Start(task, environment, turn, tuple(played[0].steps[:2]), (1, 2, 3))
+    (one,) = playing.play_on(actor, [late], 1, temperature=1.0, generator=torch.Generator().manual_seed(0))
+    assert len(one.steps) == 3
+    assert one.steps[:2] == played[0].steps[:2]
+
+
+def test_states_of_different_ages_are_not_played_together(actor):
+    playing = collector()
+    task = playing.suite.splits["train"][0]
+    environment = playing.suite.make()
+    turn = environment.reset(task)
+    (played,) = playing.collect(actor, [task], 1, temperature=1.0, generator=torch.Generator().manual_seed(0))
+    starts = [Start(task, environment, turn), Start(task, environment, turn, (played.steps[0],), (1, 2))]
+    with pytest.raises(ValueError, match="age"):
+        playing.play_on(actor, starts, 1, temperature=1.0, generator=None)
+
+
+def test_sketches_keep_the_inner_products_of_gradients(actor):
+    playing = collector()
+    played = playing.collect(
+        actor, playing.suite.splits["train"][:1], 2, temperature=1.0, generator=torch.Generator().manual_seed(0)
+    )
+    sequences = [s for t in played for s in t.sequences]
+    sketches = gradient_sketches(actor, sequences, 16384)
+    parameters = list(actor.model.parameters())
+    exact = []
+    for sequence in sequences:
+        for span in sequence.spans:
+            logprobs = score(actor, [sequence.tokens], [[span]], layer=None).logprobs
+            exact.append(torch.cat([g.reshape(-1) for g in torch.autograd.grad(logprobs.sum(), parameters)]).numpy())
+    inner = np.stack(exact) @ np.stack(exact).T
+    norms = np.sqrt(np.outer(inner.diagonal(), inner.diagonal()))
+    np.testing.assert_allclose(sketches @ sketches.T / norms, inner / norms, atol=0.05)
+
+
+def test_weights_have_one_hash_whatever_the_folder(tiny_actor_folder, tiny_llama_folder, actor, tmp_path):
+    actor.save(tmp_path / "copy")
+    assert len(weights_hash(tiny_actor_folder)) == 64
+    assert weights_hash(tiny_actor_folder) != weights_hash(tiny_llama_folder)
