@@ -25,7 +25,7 @@ MAX_CHARACTERS = 20_000
 
 
 def text_vectors(table: Table) -> NDArray[np.float32]:
-    """[N, 256] vectors; equal observations have equal vectors, an observation without words has the zero vector.
+    """[N, 257] vectors; equal observations have equal vectors. Observations without a word share one of their own.
 
     Distances are kept by the projection to within about 10 % of themselves, so an equal text stays at distance 0.
     """
@@ -38,7 +38,9 @@ def text_vectors(table: Table) -> NDArray[np.float32]:
     counts = HashingVectorizer(n_features=1 << 16, ngram_range=(1, 2), token_pattern=r"\w+", norm=None).transform(texts)
     weighted = TfidfTransformer(sublinear_tf=False).fit_transform(counts)
     projection = SparseRandomProjection(WIDTH, density=1 / 16, dense_output=True, random_state=0)
-    return np.asarray(projection.fit_transform(weighted), np.float32)[labels]
+    projected = np.asarray(projection.fit_transform(weighted), np.float32)
+    wordless = (~projected.any(axis=1, keepdims=True)).astype(np.float32)
+    return np.concatenate([projected, wordless], axis=1)[labels]
 
 
 def hidden_states(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bipace.analyze.credit import Arithmetic, Credit
 from bipace.analyze.messages import as_text
+from bipace.core.advantages import Blend
 from bipace.core.estimators import RECIPES
 from bipace.core.steps import Ints
 
@@ -208,8 +209,15 @@ def _plane(features: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def _credit(credit: Credit, rows: Ints, columns: _Pool) -> dict[str, Any]:
+    parts, used = [], 0
+    for part in credit.recipe.parts:
+        n = len(part.terms) if isinstance(part, Blend) else 1
+        weights = list(part.weights) if isinstance(part, Blend) else None
+        parts.append({"terms": list(range(used, used + n)), "blend": weights, "weight": part.weight})
+        used += n
     return {
         "value": columns.column(credit.values[rows]),
+        "parts": parts,
         "terms": [_term(term, rows, columns) for term in credit.terms],
     }
 
