@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from bipace.analyze.credit import BY_FEATURES, Credit, agreement, credit_of, feature_clusters, recipe_options
 from bipace.analyze.features import TEXT_LABEL, hidden_states, text_vectors
@@ -45,7 +45,7 @@ class Options:
 
     gamma: float = 0.95
     w: float = 1.0
-    mode: Literal["mean_std_norm", "mean_norm"] = "mean_std_norm"
+    mode: str = "mean_std_norm"
     eps: float = 0.1
     action_key: str = "action_tag"
     model: str | None = None

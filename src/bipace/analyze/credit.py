@@ -19,7 +19,16 @@ from bipace.core.diagnostics import cluster_diagnostics, term_diagnostics
 from bipace.core.estimators import RECIPES, recipe
 from bipace.core.steps import Floats, Ints, StepBatch
 
-__all__ = ["BY_FEATURES", "Arithmetic", "Credit", "agreement", "arithmetic", "credit_of", "feature_clusters", "recipe_options"]
+__all__ = [
+    "BY_FEATURES",
+    "Arithmetic",
+    "Credit",
+    "agreement",
+    "arithmetic",
+    "credit_of",
+    "feature_clusters",
+    "recipe_options",
+]
 
 BY_FEATURES = ("bigpo", "diff_peer", "bipace")
 # Above this the [n, n] matrix of inner products of one prompt group costs more memory than it saves time.

@@ -35,9 +35,12 @@ def text_vectors(table: Table) -> NDArray[np.float32]:
     labels = table.batch.observation
     first = np.unique(labels, return_index=True)[1]
     texts = [as_text(table.steps[int(row)].observation)[:MAX_CHARACTERS] for row in first]
-    counts = HashingVectorizer(n_features=1 << 16, ngram_range=(1, 2), token_pattern=r"\w+", norm=None).transform(texts)
+    # The stubs of scikit-learn infer types from defaults; its own classes check these parameters.
+    vectorizer: Any = HashingVectorizer
+    projector: Any = SparseRandomProjection
+    counts = vectorizer(n_features=1 << 16, ngram_range=(1, 2), token_pattern=r"\w+", norm=None).transform(texts)
     weighted = TfidfTransformer(sublinear_tf=False).fit_transform(counts)
-    projection = SparseRandomProjection(WIDTH, density=1 / 16, dense_output=True, random_state=0)
+    projection = projector(WIDTH, density=1 / 16, dense_output=True, random_state=0)
     projected = np.asarray(projection.fit_transform(weighted), np.float32)
     wordless = (~projected.any(axis=1, keepdims=True)).astype(np.float32)
     return np.concatenate([projected, wordless], axis=1)[labels]

@@ -78,8 +78,10 @@ def _flat_groups(e: Evidence) -> Iterator[Finding]:
         "flat-groups",
         severity,
         f"{stuck:.0f} of {several:.0f} prompt groups have no reward variance ({share:.0%})",
-        "Every rollout of such a group ended with the same outcome, so a trajectory-level method (GRPO, Dr. GRPO, RLOO) "
-        f"gives all its steps an advantage of exactly 0: {e.number('steps_in_flat_groups_share'):.0%} of all steps lie in "
+        "Every rollout of such a group ended with the same outcome, so a trajectory-level method (GRPO, Dr. GRPO, "
+        "RLOO) "
+        f"gives all its steps an advantage of exactly 0: {e.number('steps_in_flat_groups_share'):.0%} of all steps "
+        "lie in "
         "groups like that (lone ones included) and were paid for without teaching anything.",
         "Drop or re-weight tasks that are always solved or never solved, raise the sampling temperature, or draw more "
         "rollouts a task. In an all-fail group with reward 0 everywhere no estimator finds a signal.",
@@ -94,7 +96,8 @@ def _shaped_only(e: Evidence) -> Iterator[Finding]:
             "shaping-only",
             "warning",
             f"in {count:.0f} groups only the shaped reward varies, not the outcome",
-            "Rollouts with one outcome get different rewards (penalties, format rewards, lengths). Divided by the group's "
+            "Rollouts with one outcome get different rewards (penalties, format rewards, lengths). Divided by the "
+            "group's "
             "small deviation such differences become full-size gradients.",
             "Judge variance on the outcome, keep penalties out of the return (bipace's default), or use mean_norm.",
             e.health.places["shaped"],
@@ -110,7 +113,8 @@ def _lone_groups(e: Evidence) -> Iterator[Finding]:
             f"{lone:.0f} of {groups:.0f} tasks have a single trajectory",
             "Group-relative credit compares rollouts of one task. A lone rollout has nobody to be compared with: its "
             "trajectory term is 0, and a step term can compare it only with itself.",
-            "Collect several rollouts a task (8 is usual). If the file does hold several, the task ids differ: name the "
+            "Collect several rollouts a task (8 is usual). If the file does hold several, the task ids differ: name "
+            "the "
             "right column with --map task=COLUMN, or join files with --merge.",
             e.health.places["lone"],
         )
@@ -127,7 +131,8 @@ def _exact_text(e: Evidence) -> Iterator[Finding]:
         f"{numbers['singleton_rate']:.1%} of clusters hold one step",
         "GiGPO and HGPO compare steps that saw the same text. A step without a peer gets no step-level credit there: "
         "what is left for it is the trajectory's outcome, as in GRPO.",
-        "Group by similar states instead of equal text (bigpo, bipace), and move the eps slider to see what joins. Texts "
+        "Group by similar states instead of equal text (bigpo, bipace), and move the eps slider to see what joins. "
+        "Texts "
         "that differ only in ids, dates or wording are what similarity recovers.",
     )
 
@@ -142,7 +147,8 @@ def _step_credit(e: Evidence) -> Iterator[Finding]:
         "info",
         f"step-level credit changes the advantage of {moved:.0%} of steps with BiPACE (eps {e.eps:g}, {features}) "
         f"and {exact:.0%} with GiGPO",
-        "On these steps a comparison with other steps in a like state adds to, or corrects, what the trajectory's outcome "
+        "On these steps a comparison with other steps in a like state adds to, or corrects, what the trajectory's "
+        "outcome "
         "says. Where the share is near 0, step-level credit cannot help whatever its name.",
         "Compare the recipes in the groups below: look for steps that GRPO rewards only because the episode went well.",
     )
@@ -169,9 +175,11 @@ def _one_action(e: Evidence) -> Iterator[Finding]:
             "no-counterfactual",
             "info",
             f"only {numbers['multi_action_rate']:.0%} of clusters with several steps hold more than one action",
-            "BiPACE compares the mean return of an action with that of its cluster. With one action there is nothing to "
+            "BiPACE compares the mean return of an action with that of its cluster. With one action there is nothing "
+            "to "
             "compare; the leave-one-out baseline steps in.",
-            "A higher sampling temperature gives more distinct actions. If actions are long free text, use a coarser key: "
+            "A higher sampling temperature gives more distinct actions. If actions are long free text, use a coarser "
+            "key: "
             "--action-key tag_verb.",
         )
 
@@ -195,10 +203,13 @@ def _loops(e: Evidence) -> Iterator[Finding]:
         yield Finding(
             "loops",
             "warning" if share >= 0.1 else "info",
-            f"{e.number('loop_steps'):.0f} steps ({share:.1%}) repeat an action their trajectory had already taken on the "
+            f"{e.number('loop_steps'):.0f} steps ({share:.1%}) repeat an action their trajectory had already taken on "
+            "the "
             f"same observation; {e.number('loop_trajectories'):.0f} trajectories loop",
-            "Repeated visits fill clusters with one trajectory's own steps: they look like peers and are not independent.",
-            "Penalise or stop loops in the environment, show the agent its history, and look at distinct trajectories per "
+            "Repeated visits fill clusters with one trajectory's own steps: they look like peers and are not "
+            "independent.",
+            "Penalise or stop loops in the environment, show the agent its history, and look at distinct trajectories "
+            "per "
             "cluster rather than at cluster size.",
             e.health.places["loop"],
         )  # fmt: skip
@@ -237,7 +248,8 @@ def _single_step(e: Evidence) -> Iterator[Finding]:
             "warning",
             f"{e.number('single_step_trajectories'):.0f} of {e.number('trajectories'):.0f} trajectories have one step",
             "Step-level credit equals trajectory-level credit there.",
-            "If the episodes have several turns, the file keeps each as one text: log one row a model call, or messages.",
+            "If the episodes have several turns, the file keeps each as one text: log one row a model call, or "
+            "messages.",
         )
 
 
@@ -249,7 +261,8 @@ def _reading(e: Evidence) -> Iterator[Finding]:
             "no-reward",
             "warning",
             f"{len(dropped)} trajectories were left out: a reward is missing, not a number, NaN or infinite ({names})",
-            "One such reward would poison the statistics of its whole group, so the trajectory is dropped and its siblings "
+            "One such reward would poison the statistics of its whole group, so the trajectory is dropped and its "
+            "siblings "
             "are kept.",
             "Find out why the reward function failed. Aborted rollouts belong out of every baseline.",
         )

@@ -64,7 +64,10 @@ FORMATS: dict[str, Format] = {
         "verifiers results {example_id, prompt, completion, reward}",
     ),
     "adapt": Format(transcripts.is_adapt, transcripts.read_adapt, "ADaPT results {task: {problem, trace, reward}}"),
-    "rows": Format(_is_rows, partial(rows.read_rows, given={}), "flat rows with task, trajectory, step, observation, action, reward"),
+    "rows": Format(
+        _is_rows, partial(rows.read_rows, given={}),
+        "flat rows with task, trajectory, step, observation, action, reward",
+    ),
 }  # fmt: skip
 TEXT_FORMAT = "reflexion"
 

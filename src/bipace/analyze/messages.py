@@ -102,7 +102,8 @@ def _call(call: Any) -> str:
             return call
     if not isinstance(call, Mapping):
         return as_text(call)
-    function = call.get("function") if isinstance(call.get("function"), Mapping) else call
+    inner = call.get("function")
+    function = inner if isinstance(inner, Mapping) else call
     name = function.get("name") or function.get("function_name") or "tool"
     arguments = function.get("arguments")
     if isinstance(arguments, str):

@@ -1,4 +1,4 @@
-"""Readers of flat tables: verl's `<step>.jsonl`, TRL's `completions_<step>.parquet`, and any table whose columns are named.
+"""Readers of flat tables: verl's `<step>.jsonl`, TRL's `completions_<step>.parquet`, any table with named columns.
 
 In verl and TRL files a prompt group is one prompt at one training step: the same prompt drawn again later met another
 policy. verl 0.9 writes one row a model call with uid `group_rollout_call` (trainer_base._log_rollout_data).

@@ -51,10 +51,8 @@ def open_text(path: Path, reading: Reading | None = None) -> IO[str]:
     """Open as text: UTF-8, UTF-16 by its mark, else Windows-1252 with a note."""
     with open_bytes(path) as file:
         head = file.read(1 << 20)
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        encoding = "utf-16"
-    else:
-        encoding = "utf-8-sig" if _decodes(head) else "cp1252"
+    marked = head[:2] in (b"\xff\xfe", b"\xfe\xff")
+    encoding = "utf-16" if marked else "utf-8-sig" if _decodes(head) else "cp1252"
     if encoding == "cp1252" and reading is not None:
         reading.notes.append("the text is not UTF-8; it was read as Windows-1252")
     return io.TextIOWrapper(open_bytes(path), encoding=encoding, errors="replace", newline="\n")

@@ -126,9 +126,7 @@ def _parsed(steps: list[LoggedStep]) -> NDArray[np.bool_] | None:
     return np.array([step.form != "text" for step in steps]) if "tag" in forms else None
 
 
-def _renamed(
-    trajectory: LoggedTrajectory, file: int, several: bool, readings: Sequence[Reading]
-) -> LoggedTrajectory:
+def _renamed(trajectory: LoggedTrajectory, file: int, several: bool, readings: Sequence[Reading]) -> LoggedTrajectory:
     return replace(trajectory, name=f"{readings[file].file}: {trajectory.name}") if several else trajectory
 
 

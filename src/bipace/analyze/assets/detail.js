@@ -10,11 +10,11 @@ function openStep(row, scroll) {
     element("h2", {}, text(trajectory.name) + ", step " + T_OF[row]),
     element("p", { class: "quiet" }, "outcome " + number(trajectory.outcome) + " · reward of this step " + number(STEPS.reward[row]) + " · " + trajectory.where +
       (LOOPS.has(row) ? " · repeats an earlier step" : "") + (UNPARSED.has(row) ? " · without the action form" : "")),
-    element("h3", {}, "Advantage by recipe"), allRecipes(row),
-    element("h3", {}, "Arithmetic of " + state.recipe), ...arithmetic(credit, row, group),
+    allRecipes(row),
     element("h3", {}, "Prompt"), ...prompt(row, trajectory),
     element("h3", {}, "Response"), element("pre", { id: "response" }, text(STEPS.response[row]) || "(empty)"),
-    element("h3", {}, "Action key"), element("pre", {}, text(STEPS.action[row]) || "(empty)"),
+    ...(STEPS.action[row] === STEPS.response[row] ? [] : [fold("Action key", text(STEPS.action[row]) || "(empty)")]),
+    element("h3", {}, "Arithmetic of " + state.recipe), ...arithmetic(credit, row, group),
   );
   panel.hidden = false;
   panel.scrollTop = 0;
@@ -33,8 +33,8 @@ function closeStep() {
 
 function allRecipes(row) {
   const names = Object.keys(DATA.recipes);
-  return element("div", { class: "scroll" }, table(element("table", { id: "by-recipe" }), ["recipe", "advantage"],
-    names.map((name) => ({ attributes: name === state.recipe ? { class: "self" } : {}, cells: [name, signed(valuesOf(name)[row])] }))));
+  return element("dl", { id: "by-recipe", "aria-label": "Advantage by recipe" }, ...names.map((name) =>
+    element("div", name === state.recipe ? { class: "self" } : {}, element("dt", {}, name), element("dd", {}, signed(valuesOf(name)[row])))));
 }
 
 function prompt(row, trajectory) {

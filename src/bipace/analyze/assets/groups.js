@@ -14,6 +14,7 @@ function groupMatches(group, query) {
   for (let row = group.first; row < group.last; row++) if (rowMatches(row, query)) return true;
   return false;
 }
+function taskTitle(group) { const name = text(group.task); return name.length < 8 ? "task " + name : name; }
 const FILTERS = {
   all: () => true, varied: (g) => !g.flat, flat: (g) => g.flat && !g.lone, lone: (g) => g.lone,
   duplicate: (g) => g.trajectories.some((t) => t.duplicate),
@@ -58,7 +59,7 @@ function fill(article) {
   const facts = [group.trajectories.length + " trajectories", group.last - group.first + " steps"];
   if (group.lone) facts.push("alone"); else if (group.flat) facts.push("no reward variance");
   const map = element("button", { type: "button", class: "show-map", "aria-expanded": "false", onclick: () => toggleMap(article) }, "Map of states");
-  article.append(element("h3", {}, text(group.task)), element("p", { class: "quiet" }, facts.join(" · ") + " ", map));
+  article.append(element("h3", {}, taskTitle(group)), element("p", { class: "quiet" }, facts.join(" · ") + " ", map));
   for (const trajectory of group.trajectories) {
     const cells = [];
     for (let t = 0; t < trajectory.steps; t++) {

@@ -23,7 +23,7 @@ function showFindings() {
   const place = (p) => {
     const g = GROUP_BY_ID.get(p.group);
     if (g === undefined) return null;
-    const label = p.t !== null ? p.trajectory + ", step " + p.t : p.trajectory !== null ? p.trajectory : p.task;
+    const label = p.t !== null ? p.trajectory + ", step " + p.t : p.trajectory !== null ? p.trajectory : taskTitle(DATA.groups[g]);
     return element("button", { type: "button", title: label, onclick: () => goTo(g, p) }, label);
   };
   document.getElementById("findings").replaceChildren(...DATA.findings.map((f) => {
