@@ -259,7 +259,7 @@ def test_a_cut_off_list_gives_what_was_whole(tmp_path):
 @pytest.mark.parametrize("content", ["hello\nworld\n", '{"a": 1}\n{"a": 2}\n', "[1, 2, 3]", "{", "\0\1\2"])
 def test_what_is_no_trajectory_is_told_what_was_looked_for(tmp_path, content):
     (tmp_path / "x").write_text(content)
-    with pytest.raises(NotTrajectories, match="no trajectories found.*Looked for: records"):
+    with pytest.raises(NotTrajectories, match=r"no trajectories found.*Looked for: records"):
         read_file(tmp_path / "x")
 
 
