@@ -11,12 +11,15 @@ import pytest
 
 pytest.importorskip("sklearn", reason="scikit-learn (the extra `analyze`) is absent")
 pytest.importorskip("plotly", reason="plotly (the extra `analyze`) is absent")
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is absent")
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)")
+pytest.importorskip("playwright", reason="playwright is absent")
+
+from playwright import sync_api as playwright
 
 import bipace
 from bipace.analyze import Options, analyze
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)")
 
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2><!--"
 
@@ -35,9 +38,9 @@ def write(path, groups=3, members=4, length=5):
         episode(
             f"task {g} {HOSTILE}",
             m,
-            [(f"room {t} of house {g}" + (" with a lamp" if m % 2 else ""), "go" if (m + t) % 2 else "wait")
+            [(f"room {t} of house {g}" + (" with a lamp" if m % 2 else ""), "go" if (m // 2 + t) % 2 else "wait")
              for t in range(length)],
-            float(m == 0 or (g + m) % 3 == 0),
+            float(g % 3 < 2 and (m == 0 or (g + m) % 3 == 0)),
         )
         for g in range(groups)
         for m in range(members)
@@ -73,7 +76,7 @@ def page(browser, report):
     view.wait_for_selector("html[data-ready=yes]")
     # Groups are filled when they come near the screen.
     view.evaluate("document.getElementById('list').scrollIntoView()")
-    view.wait_for_function("document.querySelectorAll('.cell').length === 60")
+    playwright.expect(view.locator(".cell")).to_have_count(60)
     yield view
     assert view.evaluate("window.hacked") is None
     assert complaints == []
@@ -124,10 +127,10 @@ def test_the_eps_slider_shows_the_credit_of_each_radius(page, report):
 def test_search_and_filters_narrow_the_groups_and_mark_the_steps(page):
     page.keyboard.press("/")
     page.keyboard.type("house 1 with")
-    page.wait_for_function("document.querySelectorAll('.group').length === 1")
+    playwright.expect(page.locator(".group")).to_have_count(1)
     assert page.locator(".cell.hit").count() == 10
     page.locator("#search").fill("nowhere at all")
-    page.wait_for_function("document.querySelectorAll('.group').length === 0")
+    playwright.expect(page.locator(".group")).to_have_count(0)
     assert "0 of 3" in page.locator("#count").inner_text()
 
 
