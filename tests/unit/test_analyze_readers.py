@@ -113,7 +113,7 @@ def test_verl_output_with_chat_markers_is_split_into_turns(tmp_path):
 
 def test_a_file_written_by_verl_is_read(tmp_path):
     trainer = pytest.importorskip("verl.trainer.ppo.v1.trainer_base", reason="verl is absent", exc_type=ImportError)
-    trainer.PPOTrainerBase._write_generations(
+    trainer.PPOTrainer._write_generations(
         ["q", "q"], ["<action>a</action>", "b"], [None, None], [np.float32(1), np.float32(0)],
         {"uid": ["u_0_0", "u_1_0"]}, str(tmp_path), 3,
     )  # fmt: skip
