@@ -95,16 +95,50 @@ def evaluate(
 def play(
     suite: Annotated[str, typer.Argument(help="textcraft, or your own module:attribute")] = "textcraft",
     task: Annotated[str | None, typer.Option(help="task id; default: the first of the split")] = None,
-    split: Annotated[str, typer.Option(help="where the default task comes from")] = "train",
+    split: Annotated[str | None, typer.Option(help="where the default task comes from; default: the first")] = None,
+    web: Annotated[
+        bool, typer.Option("--web", help="as pages in a browser (webshop only), on this machine alone")
+    ] = False,
+    port: Annotated[int, typer.Option(help="of the pages")] = 8734,
     hint: Annotated[bool, typer.Option(help="print the expert's plan first")] = False,
 ) -> None:
-    """Play an episode by hand in the terminal."""
+    """Play an episode by hand, in the terminal or in a browser."""
     from bipace.envs.registry import get_suite
     from bipace.envs.terminal import play_in_terminal
     from bipace.rollout.panel import panel_tasks
 
     family = get_suite(suite)
-    play_in_terminal(family, task or panel_tasks(family, split)[0], hint=hint)
+    if web:
+        from bipace.envs.webshop import WebShopSuite
+        from bipace.envs.webshop.web import serve
+
+        if not isinstance(family, WebShopSuite):
+            raise ValueError(f"--web: {suite} has no pages; only webshop does")
+        serve(family, port)
+        return
+    play_in_terminal(family, task or panel_tasks(family, split or next(iter(family.splits)))[0], hint=hint)
+
+
+@app.command()
+def envs() -> None:
+    """List the environments, their splits, and how to get the official games and data."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from bipace.envs.alfworld import HOW_TO_GET_GAMES
+    from bipace.envs.registry import SUITES, get_suite
+
+    table = Table("suite", "horizon", "splits and panels (tasks)", "data")
+    for name in SUITES:
+        try:
+            suite = get_suite(name)
+        except ModuleNotFoundError as error:
+            table.add_row(name, "", f"not installed: {error}", "")
+            continue
+        splits = ", ".join(f"{split} ({len(tasks)})" for split, tasks in suite.splits.items())
+        table.add_row(name, str(suite.max_steps), splits, getattr(suite, "data_label", ""))
+    Console().print(table)
+    print(HOW_TO_GET_GAMES)
 
 
 @app.command()

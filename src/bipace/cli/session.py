@@ -18,7 +18,7 @@ from bipace.envs.registry import get_suite
 from bipace.policies.hf import Actor
 from bipace.report.curve import draw_curve, read_metrics
 from bipace.rollout.collect import Collector
-from bipace.rollout.panel import PanelResult, evaluate, panel_tasks
+from bipace.rollout.panel import PanelResult, choose_panels, evaluate, panel_tasks
 from bipace.rollout.prompts import Chat
 from bipace.rollout.records import TokenSequence
 from bipace.train.actors import actor_folder, make_collector
@@ -54,15 +54,15 @@ def train_and_report(config: Config, folder: Path, *, resume: bool = False, inst
 
         def show(run: Run, metrics: dict[str, float]) -> None:
             note = f"success {metrics.get('episode/success_rate', 0.0):.0%}"
-            latest = [v for k, v in metrics.items() if k == f"val/{config.env.panel}/success"]
+            latest = [v for k, v in metrics.items() if k == f"val/{run.panels.panel}/success"]
             if latest:
-                progress.console.print(f"iteration {run.iteration:4d}  {config.env.panel} success {latest[0]:.1%}")
+                progress.console.print(f"iteration {run.iteration:4d}  {run.panels.panel} success {latest[0]:.1%}")
             progress.update(bar, completed=run.iteration, note=note)
 
         run = train(config, folder, resume=resume, on_iteration=show)
     summary = summarize(run, {"install": install_seconds, "train": time.perf_counter() - started})
     write_json(folder / "summary.json", summary)
-    panel = config.env.panel
+    panel = run.panels.panel
     draw_curve(
         read_metrics(folder),
         panel,
@@ -79,12 +79,14 @@ def summarize(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
     log = read_metrics(run.folder)
     shares = [m["perf/bipace_share"] for m in log if "perf/bipace_share" in m]
     panels = {name: _first_and_last(history) for name, history in run.validations.items()}
-    held_out = [name for name in run.config.env.held_out if name in panels]
+    held_out = [name for name in run.panels.held_out if name in panels]
     return {
         "recipe": run.config.estimator,
         "suite": run.suite.name,
+        "data": getattr(run.suite, "data_label", ""),
+        "provenance": getattr(run.suite, "provenance", {}),
         "iterations": run.iteration,
-        "panel": panels[run.config.env.panel],
+        "panel": panels[run.panels.panel],
         "held_out": panels[held_out[0]] if held_out else None,
         "panels": panels,
         "seconds": seconds,
@@ -117,7 +119,8 @@ def evaluate_actor(
     suite = get_suite(settings.env.suite)
     model = Actor.load(actor_folder(actor), device=settings.actor.device)
     collector = make_collector(settings, suite)
-    names = panels or [settings.env.panel, *settings.env.held_out]
+    chosen = choose_panels(suite, settings.env.split, settings.env.panel, settings.env.held_out)
+    names = panels or [chosen.panel, *chosen.held_out]
     tasks = {name: panel_tasks(suite, name) for name in names}
     found: dict[str, Any] = {}
     lines: list[str] = []
@@ -167,8 +170,9 @@ def make_actor(
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out}: is not empty; name a new folder")
     family = get_suite(suite)
+    panels = choose_panels(family)
     config = load_config(overrides=[f"env.suite={suite}"])
-    shown = list(demonstrate(family, panel_tasks(family, config.env.split)[:demonstrations], family.max_steps))
+    shown = list(demonstrate(family, family.splits[panels.split][:demonstrations], family.max_steps))
     actor = new_actor(SIZES[size], shown, seed)
     chat, end = Chat(actor.tokenizer), actor.end_token_ids[0]
     sequences = [
@@ -180,9 +184,9 @@ def make_actor(
         bar = progress.add_task("imitation", total=steps, note="")
 
         def panel_success(step: int) -> bool:
-            result = _panel(actor, collector, config, panel_tasks(family, config.env.panel))
+            result = _panel(actor, collector, config, family.splits[panels.panel])
             history.append((step, result.success))
-            progress.console.print(f"step {step:5d}  {config.env.panel} success {result.success:.1%}")
+            progress.console.print(f"step {step:5d}  {panels.panel} success {result.success:.1%}")
             return result.success >= target
 
         taken = imitate(
@@ -201,7 +205,7 @@ def make_actor(
         "parameters": sum(p.numel() for p in actor.model.parameters()),
         "demonstrations": len(sequences),
         "updates": taken,
-        "panel": config.env.panel,
+        "panel": panels.panel,
         "success": history,
     }
     write_json(out / "imitation.json", card)
@@ -247,6 +251,8 @@ def _print_summary(console: Console, summary: dict[str, Any], folder: Path) -> N
             f"{gain:+.1f} points",
         )
     console.print(table)
+    if summary["data"]:
+        console.print(f"data: {summary['data']}")
     console.print(
         f"{summary['recipe']}: {summary['iterations']} iterations, {summary['iteration_seconds']:.2f} s each, "
         f"{summary['seconds']['train']:.0f} s in all; credit (labels, clusters, advantages) took "

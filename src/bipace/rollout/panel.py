@@ -13,7 +13,39 @@ from bipace.envs.base import Suite
 from bipace.rollout.collect import Collector, Decoder
 from bipace.rollout.records import Trajectory, events
 
-__all__ = ["PanelResult", "evaluate", "panel_tasks", "success_interval"]
+__all__ = ["PanelResult", "Panels", "choose_panels", "evaluate", "panel_tasks", "success_interval"]
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Which tasks a run uses: the training split, the validation panel, and the panels reported beside it."""
+
+    split: str
+    panel: str
+    held_out: tuple[str, ...]
+
+
+def choose_panels(
+    suite: Suite, split: str | None = None, panel: str | None = None, held_out: Sequence[str] | None = None
+) -> Panels:
+    """The names given, and the suite's own where none is given.
+
+    The suite's first split is for training. Its panels are the splits whose name ends in "panel": the one named after
+    the training split (else the first) validates, the next two are held out.
+
+    Raises:
+        ValueError: the suite lacks a name, or has no panel to default to.
+    """
+    names = list(suite.splits)
+    split = split or names[0]
+    panels = [name for name in names if name.endswith("panel")]
+    if panel is None and not panels:
+        raise ValueError(f"env.panel: {suite.name} has no panel; name one of its splits: {', '.join(names)}")
+    panel = panel or (f"{split}-panel" if f"{split}-panel" in panels else panels[0])
+    chosen = Panels(split, panel, tuple([p for p in panels if p != panel][:2] if held_out is None else held_out))
+    for name in (chosen.split, chosen.panel, *chosen.held_out):
+        panel_tasks(suite, name)
+    return chosen
 
 
 @dataclass(frozen=True)

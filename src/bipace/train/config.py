@@ -41,12 +41,15 @@ class EnvConfig(Section):
     """Where the agent acts."""
 
     suite: str = Field(default="textcraft", description="textcraft, module:attribute or path/to/file.py:attribute")
-    split: str = Field(default="train", description="split that training tasks are drawn from")
-    panel: str = Field(
-        default="train-panel", description="fixed task list for validation; best checkpoint is chosen on it"
+    split: str | None = Field(
+        default=None, description="split that training tasks come from; default: the suite's first"
     )
-    held_out: tuple[str, ...] = Field(
-        default=("heldout-panel", "depth3-panel"), description="panels reported beside it"
+    panel: str | None = Field(
+        default=None,
+        description="fixed task list for validation, which chooses the best checkpoint; default: the suite's",
+    )
+    held_out: tuple[str, ...] | None = Field(
+        default=None, description="panels reported beside it; default: the suite's next two"
     )
     max_steps: int | None = Field(default=None, ge=1, description="horizon in model calls; default: the suite's own")
     success_reward: float = Field(default=10.0, gt=0, description="the environment's reward 1.0 counts as this much")
@@ -72,7 +75,7 @@ class PromptConfig(Section):
     tagged: bool = Field(default=False, description="answers use <think> and <action> tags")
     instructions: bool = Field(default=False, description="put the suite's rules at the head of the prompt")
     history_length: int = Field(default=2, ge=0, description="past (observation, action) pairs in window style")
-    max_new_tokens: int = Field(default=32, ge=1, description="response limit in tokens")
+    max_new_tokens: int = Field(default=28, ge=1, description="response limit in tokens")
     max_tokens: int = Field(default=1024, ge=16, description="context limit in tokens, prompt and responses together")
 
 
@@ -89,7 +92,7 @@ class FeatureConfig(Section):
     """The state features of the feature recipes: a hidden state at the last prompt token."""
 
     layer: int | float = Field(
-        default=0.75, description="index into hidden_states (negative allowed) or fraction of the depth"
+        default=0.61, description="index into hidden_states (negative allowed) or fraction of the depth"
     )
     source: Literal["shared", "separate"] = Field(
         default="shared",
@@ -111,7 +114,7 @@ class UpdateConfig(Section):
     """The policy gradient step (PPO; the values are verl-agent's except the learning rate, see docs/design.md)."""
 
     lr: float = Field(default=1e-3, gt=0, description="AdamW learning rate")
-    weight_decay: float = Field(default=0.01, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0, description="AdamW weight decay")
     epochs: int = Field(default=1, ge=1, description="passes over an iteration's rollouts")
     minibatches: int = Field(default=1, ge=1, description="optimizer steps per pass")
     micro_tokens: int = Field(
@@ -120,7 +123,7 @@ class UpdateConfig(Section):
     clip: float = Field(default=0.2, gt=0, description="PPO clip range")
     dual_clip: float = Field(default=3.0, gt=1, description="bound on the ratio where the advantage is negative")
     kl_loss_coef: float = Field(default=0.0, ge=0, description="k3 KL to the starting policy; verl-agent: 0.01")
-    entropy_coef: float = Field(default=0.0, ge=0)
+    entropy_coef: float = Field(default=0.0, ge=0, description="bonus per nat of the token entropy")
     grad_clip: float = Field(default=1.0, gt=0, description="gradient norm limit")
     invalid_action_penalty: float = Field(
         default=0.1, ge=0, description="off the advantage of a response without valid form"
@@ -131,10 +134,10 @@ class UpdateConfig(Section):
 class RunConfig(Section):
     """How long, how often, where."""
 
-    iterations: int = Field(default=60, ge=1)
+    iterations: int = Field(default=60, ge=1, description="rollouts and updates")
     seed: int = Field(default=0, ge=0, description="one seed: tasks, sampling and shuffling follow from it")
     validate_every: int = Field(default=10, ge=1, description="iterations between validations on env.panel")
-    validation_temperature: float = Field(default=0.4, ge=0)
+    validation_temperature: float = Field(default=0.4, ge=0, description="0 is greedy")
     save_every: int = Field(default=10, ge=1, description="iterations between checkpoints")
     save_rollouts: bool = Field(default=False, description="write every trajectory to rollouts.jsonl")
 

@@ -25,7 +25,7 @@ from bipace.core.diagnostics import credit_diagnostics
 from bipace.envs.base import Suite
 from bipace.envs.registry import get_suite
 from bipace.policies.hf import Actor
-from bipace.rollout.panel import PanelResult, evaluate, panel_tasks
+from bipace.rollout.panel import PanelResult, choose_panels, evaluate, panel_tasks
 from bipace.rollout.records import Trajectory, events
 from bipace.rollout.table import to_rows
 from bipace.train.actors import actor_folder, make_collector
@@ -66,13 +66,12 @@ class Run:
             torch.set_num_threads(config.actor.threads)
         self.recipe = config.recipe()
         self.suite: Suite = get_suite(config.env.suite)
-        self.tasks: Sequence[str] = panel_tasks(self.suite, config.env.split)
+        self.panels = choose_panels(self.suite, config.env.split, config.env.panel, config.env.held_out)
+        self.tasks: Sequence[str] = self.suite.splits[self.panels.split]
         if len(self.tasks) < config.rollout.tasks:
             raise ConfigError(
-                f"rollout.tasks: {config.rollout.tasks}, but split {config.env.split!r} holds {len(self.tasks)} tasks"
+                f"rollout.tasks: {config.rollout.tasks}, but split {self.panels.split!r} holds {len(self.tasks)} tasks"
             )
-        for panel in (config.env.panel, *config.env.held_out):
-            panel_tasks(self.suite, panel)
         self.actor = Actor.load(actor_folder(config.actor.folder), device=config.actor.device)
         self.layer = self.actor.layer_index(config.features.layer) if config.needs_features else None
         self.collector = make_collector(config, self.suite)
@@ -169,7 +168,7 @@ class Run:
 
     def save(self) -> None:
         """Write a checkpoint of the present state."""
-        history = self.validations.get(self.config.env.panel, {})
+        history = self.validations.get(self.panels.panel, {})
         latest = history.get(str(self.iteration), {}).get("success", -1.0)
         best = latest > self.best
         self.best = max(self.best, latest)
@@ -203,7 +202,8 @@ class Run:
         if self.skipped > self.config.update.max_skipped:
             raise NonFiniteError(
                 f"{self.skipped} updates had a non-finite gradient, update.max_skipped allows "
-                f"{self.config.update.max_skipped}; stopped at iteration {self.iteration}. The last good state is {self.folder / 'last'}. "
+                f"{self.config.update.max_skipped}; stopped at iteration {self.iteration}. "
+                f"The last good state is {self.folder / 'last'}. "
                 "A smaller update.lr or update.grad_clip usually helps"
             )
 
@@ -256,7 +256,7 @@ def train(
 
 def _validation(run: Run, first: bool = False, last: bool = False) -> dict[str, float]:
     start = time.perf_counter()
-    panels = (run.config.env.panel, *(run.config.env.held_out if first or last else ()))
+    panels = (run.panels.panel, *(run.panels.held_out if first or last else ()))
     metrics: dict[str, float] = {}
     for panel in panels:
         result = run.validate(panel)
