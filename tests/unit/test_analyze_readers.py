@@ -175,6 +175,7 @@ def test_verifiers_traces_follow_the_branch_of_the_last_sampled_message(tmp_path
 
 
 def test_atif_trajectories_of_several_files_share_a_prompt_group(tmp_path):
+    pytest.importorskip("sklearn", reason="scikit-learn (the extra `analyze`) is absent")
     from bipace.analyze import Options, analyze
 
     for i in range(2):

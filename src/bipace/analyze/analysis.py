@@ -146,8 +146,7 @@ def analyze(
     """
     options = options or Options()
     paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    progress("reading")
-    readings = read_files(paths, format=options.format, columns=options.columns, strict=options.strict)
+    readings = read_files(paths, progress, format=options.format, columns=options.columns, strict=options.strict)
     table = build_table(readings, options.action_key, options.merge)
     kind, label, table = _featured(table, options, progress)
     progress("groups, copies and loops")

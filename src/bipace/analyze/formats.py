@@ -107,7 +107,9 @@ def read_file(
     return reading
 
 
-def read_files(paths: Sequence[str | Path], **options: Any) -> list[Reading]:
+def read_files(
+    paths: Sequence[str | Path], progress: Callable[[str], None] = lambda _what: None, **options: Any
+) -> list[Reading]:
     """Read several files; a folder stands for the trajectory files in it, sorted by name."""
     found: list[Path] = []
     for path in map(Path, paths):
@@ -115,7 +117,11 @@ def read_files(paths: Sequence[str | Path], **options: Any) -> list[Reading]:
         if not inside:
             raise NotTrajectories(f"{path}: the folder holds no .json, .jsonl or .parquet file")
         found += inside
-    return [read_file(path, **options) for path in found]
+    readings: list[Reading] = []
+    for number, path in enumerate(found, 1):
+        progress(f"reading {path.name} ({number} of {len(found)})")
+        readings.append(read_file(path, **options))
+    return readings
 
 
 def _is_candidate(path: Path) -> bool:
