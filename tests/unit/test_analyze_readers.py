@@ -273,3 +273,20 @@ def test_an_empty_file_a_missing_one_and_an_unknown_format_are_named(tmp_path):
     (tmp_path / "x").write_text("{}")
     with pytest.raises(ValueError, match="the formats are tau_bench"):
         read_file(tmp_path / "x", format="nope")
+
+
+def test_a_trajectory_of_harbors_own_models_is_read(tmp_path):
+    atif = pytest.importorskip("harbor.models.trajectories", reason="harbor is absent", exc_type=ImportError)
+    call = atif.ToolCall(tool_call_id="c", function_name="ls", arguments={})
+    heard = atif.Observation(results=[atif.ObservationResult(source_call_id="c", content="a.py")])
+    steps = [
+        atif.Step(step_id=1, source="user", message="Fix the bug."),
+        atif.Step(step_id=2, source="agent", message="Look.", tool_calls=[call], observation=heard),
+        atif.Step(step_id=3, source="agent", message="Done."),
+    ]
+    agent = atif.Agent(name="a", version="1", model_name="m")
+    written = atif.Trajectory(session_id="s", agent=agent, steps=steps, extra={"reward": 1.0}).to_json_dict()
+    (tmp_path / "trajectory.json").write_text(json.dumps(written, indent=2))
+    (trajectory,) = read_file(tmp_path / "trajectory.json").trajectories
+    assert [(s.observation, s.action) for s in trajectory.steps] == [("Fix the bug.", "ls({})"), ("a.py", "done.")]
+    assert trajectory.steps[-1].reward == 1.0
