@@ -127,6 +127,7 @@ def measure(path):
 
 def main():
     rows = []
+    out = Path(__file__).parent / "results" / "analyze.json"
     common = {
         "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, shared",
         "versions": {p: version(p) for p in ("numpy", "scikit-learn", "pyarrow", "ijson", "plotly")},
@@ -149,8 +150,7 @@ def main():
             ]
             print(name, {k: v if isinstance(v, str) else round(v, 1) for k, v in m.items()}, flush=True)
             path.unlink()
-    out = Path(__file__).parent / "results" / "analyze.json"
-    out.write_text(json.dumps(rows, indent=1) + "\n")
+            out.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def figure(name, unit, value, floor, common):
