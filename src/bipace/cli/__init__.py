@@ -198,6 +198,47 @@ def credit(
     Console().print(f"scores {folder / 'credit.json'}\npicture {folder / 'credit.png'}", highlight=False)
 
 
+@app.command()
+def analyze(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="trajectory files, or folders of them")],
+    out: Annotated[Path | None, typer.Option(help="where the page goes; default credit.html; `-` for none")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print what the page shows; no page unless --out")] = False,
+    format: Annotated[str | None, typer.Option(help="force a reader (default: by content)")] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option("--map", metavar="PART=COLUMN", help="column of a flat table: `reward=score`")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="local Hugging Face folder: hidden states as features")] = None,
+    layer: Annotated[str, typer.Option(help="its layer: index, -1 from the end, or fraction of the depth")] = "0.75",
+    eps: Annotated[float, typer.Option(help="cosine radius of a cluster")] = 0.1,
+    gamma: Annotated[float, typer.Option(help="discount of the return-to-go")] = 0.95,
+    mode: Annotated[str, typer.Option(help="mean_std_norm or mean_norm")] = "mean_std_norm",
+    action_key: Annotated[str, typer.Option(help="action_tag or tag_verb")] = "action_tag",
+    merge: Annotated[bool | None, typer.Option("--merge/--apart", help="join equal task ids of several files")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="stop at the first place that cannot be read")] = False,
+    page_steps: Annotated[int, typer.Option(help="steps in the page; larger inputs are sampled by group")] = 10_000,
+    fail_on: Annotated[str | None, typer.Option(help="exit with 1 on a finding this grave: warning or error")] = None,
+    detail: Annotated[bool, typer.Option("--detail", help="explain every finding")] = False,
+) -> None:
+    """Show what the rollouts you already have say about credit: findings, numbers and one HTML page. Needs no GPU.
+
+    Reads verl JSONL, TRL parquet, verifiers results, tau-bench lists, OpenAI messages, ATIF, this project's episodes
+    and flat tables; gzip and zstd too. Examples: `bipace analyze results.jsonl` ·
+    `bipace analyze 40.jsonl --fail-on warning` ·
+    `bipace analyze rows.parquet --map task=prompt_id --map reward=score`
+    """
+    from bipace.analyze.analysis import Options
+    from bipace.analyze.command import parse_columns, run
+
+    options = Options(
+        gamma=gamma, mode=mode, eps=eps, action_key=action_key, model=None if model is None else str(model),
+        layer=float(layer) if "." in layer else int(layer), format=format, columns=parse_columns(columns or ()),
+        merge=merge, strict=strict, page_steps=page_steps,
+    )  # fmt: skip
+    page = out or (None if as_json else Path("credit.html"))
+    page = None if page == Path("-") else page
+    raise typer.Exit(run(files, options, page=page, as_json=as_json, fail_on=fail_on, detail=detail))
+
+
 @app.command("config")
 def show_config(overrides: Overrides = None, config: ConfigFile = None) -> None:
     """Show every configuration key with its value and what it means."""

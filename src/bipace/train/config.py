@@ -114,7 +114,9 @@ class UpdateConfig(Section):
     """The policy gradient step (PPO; the values are verl-agent's except the learning rate, see docs/design.md)."""
 
     lr: float = Field(default=1e-3, gt=0, description="AdamW learning rate")
-    lr_decay: int = Field(default=0, ge=0, description="iterations over which lr falls to a tenth, linearly; 0: constant")
+    lr_decay: int = Field(
+        default=0, ge=0, description="iterations over which lr falls to a tenth, linearly; 0: constant"
+    )
     weight_decay: float = Field(default=0.01, ge=0, description="AdamW weight decay")
     epochs: int = Field(default=1, ge=1, description="passes over an iteration's rollouts")
     minibatches: int = Field(default=1, ge=1, description="optimizer steps per pass")
