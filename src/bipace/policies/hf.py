@@ -10,11 +10,15 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
 
 from bipace.policies.decode import DecodeSession, Response
 from bipace.policies.scoring import Scores, buckets, score
 
 __all__ = ["Actor", "DecodeSession", "Response", "Scores", "buckets", "score"]
+
+# Our own progress bars would be torn by bars for loading a file of half a megabyte.
+transformers_logging.disable_progress_bar()
 
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")

@@ -111,7 +111,7 @@ class UpdateConfig(Section):
     """The policy gradient step (PPO; the values are verl-agent's except the learning rate, see docs/design.md)."""
 
     lr: float = Field(default=1e-3, gt=0, description="AdamW learning rate")
-    weight_decay: float = Field(default=0.01, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0, description="AdamW weight decay")
     epochs: int = Field(default=1, ge=1, description="passes over an iteration's rollouts")
     minibatches: int = Field(default=1, ge=1, description="optimizer steps per pass")
     micro_tokens: int = Field(
@@ -120,7 +120,7 @@ class UpdateConfig(Section):
     clip: float = Field(default=0.2, gt=0, description="PPO clip range")
     dual_clip: float = Field(default=3.0, gt=1, description="bound on the ratio where the advantage is negative")
     kl_loss_coef: float = Field(default=0.0, ge=0, description="k3 KL to the starting policy; verl-agent: 0.01")
-    entropy_coef: float = Field(default=0.0, ge=0)
+    entropy_coef: float = Field(default=0.0, ge=0, description="bonus per nat of the token entropy")
     grad_clip: float = Field(default=1.0, gt=0, description="gradient norm limit")
     invalid_action_penalty: float = Field(
         default=0.1, ge=0, description="off the advantage of a response without valid form"
@@ -131,10 +131,10 @@ class UpdateConfig(Section):
 class RunConfig(Section):
     """How long, how often, where."""
 
-    iterations: int = Field(default=60, ge=1)
+    iterations: int = Field(default=60, ge=1, description="rollouts and updates")
     seed: int = Field(default=0, ge=0, description="one seed: tasks, sampling and shuffling follow from it")
     validate_every: int = Field(default=10, ge=1, description="iterations between validations on env.panel")
-    validation_temperature: float = Field(default=0.4, ge=0)
+    validation_temperature: float = Field(default=0.4, ge=0, description="0 is greedy")
     save_every: int = Field(default=10, ge=1, description="iterations between checkpoints")
     save_rollouts: bool = Field(default=False, description="write every trajectory to rollouts.jsonl")
 

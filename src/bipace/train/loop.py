@@ -203,7 +203,8 @@ class Run:
         if self.skipped > self.config.update.max_skipped:
             raise NonFiniteError(
                 f"{self.skipped} updates had a non-finite gradient, update.max_skipped allows "
-                f"{self.config.update.max_skipped}; stopped at iteration {self.iteration}. The last good state is {self.folder / 'last'}. "
+                f"{self.config.update.max_skipped}; stopped at iteration {self.iteration}. "
+                f"The last good state is {self.folder / 'last'}. "
                 "A smaller update.lr or update.grad_clip usually helps"
             )
 

@@ -1,15 +1,17 @@
-"""A small chat tokenizer, trained on the texts of one environment: byte-level BPE with the ChatML template.
+"""A small chat tokenizer, trained on the texts of one environment: Qwen2's byte-level BPE with the ChatML template.
 
 Byte level means that any text has tokens; the merges make an item's words one token each, which is what lets a model of
-a tenth of a million parameters copy them.
+a tenth of a million parameters copy them. It is the very class that loaders choose for a Qwen2 model: they look at the
+model's type and rebuild the splitting rules from that class.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import Qwen2Tokenizer
 
 __all__ = ["CHATML", "END", "PAD", "train_tokenizer"]
 
@@ -20,29 +22,31 @@ CHATML = (
 )
 
 
-def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Qwen2Tokenizer:
     """Train on the texts; deterministic for the same texts in the same order.
 
     Args:
         texts: what the model will read and write.
         vocabulary: total number of tokens, at least 259 (256 bytes and 3 special tokens).
     """
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    empty = Qwen2Tokenizer().backend_tokenizer
+    learner = Tokenizer(models.BPE())
+    learner.normalizer, learner.pre_tokenizer = empty.normalizer, empty.pre_tokenizer
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         special_tokens=[PAD, START, END],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
+    learner.train_from_iterator(texts, trainer)
+    learned = json.loads(learner.to_str())["model"]
+    tokenizer = Qwen2Tokenizer(
+        vocab=learned["vocab"],
+        merges=[tuple(pair) for pair in learned["merges"]],
+        unk_token=PAD,
         pad_token=PAD,
         eos_token=END,
         additional_special_tokens=[START],
-        clean_up_tokenization_spaces=False,
     )
-    fast.chat_template = CHATML
-    return fast
+    tokenizer.chat_template = CHATML
+    return tokenizer

@@ -196,12 +196,12 @@ def _loss(
     if config.kl_loss_coef > 0 and reference is not None:
         kl = k3(scores.logprobs.float(), flat(reference)).sum()
         total = total + config.kl_loss_coef * kl
-        totals.kl += float(kl)
+        totals.kl += float(kl.detach())
     if scores.entropy is not None:
         entropy = scores.entropy.float().sum()
         total = total - config.entropy_coef * entropy
-        totals.entropy += float(entropy)
-    totals.loss += float(total)
+        totals.entropy += float(entropy.detach())
+    totals.loss += float(total.detach())
     totals.clipped += float(clipped.sum())
     return total
 
