@@ -10,8 +10,8 @@ from typing import Any
 from uuid import uuid4
 
 from omegaconf import OmegaConf
-from verl.experimental.agent_loop import AgentLoopBase, AgentLoopOutput, register
-from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
+from verl.experimental.agent_loop import AgentLoopBase, AgentLoopOutput
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, register
 
 from bipace.envs.base import Suite
 from bipace.envs.registry import get_suite
@@ -51,7 +51,7 @@ class BipaceAgentLoop(AgentLoopBase):
 
 
 def _output(row: StepRow) -> AgentLoopOutput:
-    """verl's row of one model call.
+    """Verl's row of one model call.
 
     verl copies the last row's reward_score onto all rows of the episode, so it is the episode's total everywhere;
     the step's own reward travels in extra_fields.

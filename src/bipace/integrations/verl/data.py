@@ -1,3 +1,5 @@
+# pyright: reportMissingImports=false
+# pyarrow comes with verl, which lives in an environment of its own.
 """Task lists as the Parquet files verl reads: `python -m bipace.integrations.verl.data --suite textcraft ...`.
 
 verl's data set holds tasks, not texts: the agent loop reads `extra_info.task` and gets every observation from the

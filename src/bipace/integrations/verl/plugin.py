@@ -7,11 +7,11 @@ Importing this registers the engine, the estimators, the agent loop and the trai
 
 from __future__ import annotations
 
-import verl
+from importlib.metadata import version
 
 from bipace.integrations.verl.guards import check_version
 
-check_version(verl.__version__)
+check_version(version("verl"))
 
 # Only a verl of the right version has the names these import.
 from bipace.integrations.verl import agent_loop, engine, estimator, trainer  # noqa: E402

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,11 +64,16 @@ def to_table(
     """
     if not len(keys) == len(records) == len(padding):
         raise ValueError(f"keys, records, padding: lengths {len(keys)}, {len(records)}, {len(padding)} differ")
-    parsed = [parse_key(key) for key in keys]
+    # Clusters are built greedily in the order of trajectory labels, and labels are given by first appearance: without
+    # this sort verl's balancing of ranks would change who is compared with whom.
+    order = sorted(range(len(keys)), key=lambda i: parse_key(keys[i]))
+    parsed = [parse_key(keys[i]) for i in order]
+    records, padding = [records[i] for i in order], [padding[i] for i in order]
+    features = None if features is None else features[order]
     incomplete = _incomplete(parsed, records, padding)
     aborted = [bool(r["aborted"]) for r in records]
     last = [k.index == r["steps"] - 1 for k, r in zip(parsed, records, strict=True)]
-    added = np.zeros(len(keys)) if token_rewards is None else token_rewards
+    added = np.zeros(len(keys)) if token_rewards is None else token_rewards[order]
     rows = build_batch(
         task=[k.uid for k in parsed],
         trajectory=[k.session for k in parsed],
@@ -89,7 +95,7 @@ def to_table(
         "event/aborted_rows": float(sum(a and r for a, r in zip(aborted, real, strict=True))),
         "event/non_finite_rows": float(sum(n for reason, n in rows.dropped.items() if reason.startswith("non-finite"))),
     }
-    return rows, counts
+    return replace(rows, kept=np.array(order, np.int64)[rows.kept]), counts
 
 
 def episode_metrics(
@@ -114,9 +120,7 @@ def episode_metrics(
     }
 
 
-def _incomplete(
-    keys: Sequence[RowKey], records: Sequence[Mapping[str, Any]], padding: Sequence[bool]
-) -> list[bool]:
+def _incomplete(keys: Sequence[RowKey], records: Sequence[Mapping[str, Any]], padding: Sequence[bool]) -> list[bool]:
     """True on the rows of a trajectory that lacks some of the rows its agent loop made."""
     found: dict[tuple[str, int], set[int]] = defaultdict(set)
     for key, pad in zip(keys, padding, strict=True):
