@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test demo bench clean
+.PHONY: help setup check test demo bench lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -15,10 +15,12 @@ setup: $(VENV)/.installed  ## make the virtual environment and install the pinne
 $(VENV)/.installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13))' \
 	  || { echo "bipace needs Python 3.10-3.12; name one with: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@date +%s > .install-started
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
-	@touch $@
+	@expr $$(date +%s) - $$(cat .install-started) > $@ || true
+	@rm -f .install-started
 
 check: setup  ## format, lint, types, import contracts, unit tests (under a minute)
 	$(BIN)/ruff format --check .
@@ -32,3 +34,19 @@ test: setup  ## the whole test suite
 	PYTHONPATH=src $(BIN)/lint-imports
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/pytest -n 2
+
+demo: setup  ## teach the small actor TextCraft under BiPACE; ends with a table, a picture and the run folder
+	$(BIN)/bipace demo --install-seconds $$(cat $(VENV)/.installed)
+
+bench: setup  ## every benchmark of the repository; results as JSON in benchmarks/results
+	for file in benchmarks/*.py; do OMP_NUM_THREADS=1 $(BIN)/python $$file || exit 1; done
+
+lock:  ## pin what development and CI install, for Python 3.10-3.12 (needs uv)
+	echo 'torch==2.13.0' > .torch-override
+	uv pip compile --universal --python-version 3.10 pyproject.toml --extra dev --override .torch-override \
+	  --no-header --no-annotate --quiet --output-file .resolved
+	(sed -n '/^#/p' requirements.lock; grep -vE '^(nvidia|cuda|triton)' .resolved) > .pinned && mv .pinned requirements.lock
+	rm -f .torch-override .resolved
+
+clean:  ## remove the virtual environment and caches (runs stay)
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -13,7 +13,7 @@ from bipace.envs.base import Suite
 
 __all__ = ["SUITES", "get_suite"]
 
-SUITES = {"textcraft": "bipace.envs.textcraft:suite"}
+SUITES = {"textcraft": "bipace.envs.textcraft:suite", "webshop": "bipace.envs.webshop:suite"}
 
 
 def get_suite(name: str) -> Suite:

@@ -72,7 +72,7 @@ class PromptConfig(Section):
     tagged: bool = Field(default=False, description="answers use <think> and <action> tags")
     instructions: bool = Field(default=False, description="put the suite's rules at the head of the prompt")
     history_length: int = Field(default=2, ge=0, description="past (observation, action) pairs in window style")
-    max_new_tokens: int = Field(default=32, ge=1, description="response limit in tokens")
+    max_new_tokens: int = Field(default=28, ge=1, description="response limit in tokens")
     max_tokens: int = Field(default=1024, ge=16, description="context limit in tokens, prompt and responses together")
 
 

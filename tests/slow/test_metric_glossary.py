@@ -1,0 +1,45 @@
+"""Every logged metric is explained."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the train extra")
+pytestmark = pytest.mark.slow
+
+from bipace.train.config import load_config
+from bipace.train.loop import train
+
+GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+
+
+def explained() -> set[str]:
+    names = set()
+    for line in GLOSSARY.read_text().splitlines():
+        if not line.startswith("| `"):
+            continue
+        first = ""
+        for name in re.findall(r"`([^`]+)`", line.split("|")[1]):
+            if name.startswith("_"):
+                name = first.rsplit("_", 1)[0] + name
+            elif name.startswith("/") or "/" not in name:
+                name = f"{first.rsplit('/', 1)[0]}/{name.lstrip('/')}"
+            names.add(name)
+            first = first or name
+    return names
+
+
+def test_a_run_logs_nothing_unexplained(tmp_path):
+    overrides = (
+        "run.iterations=1", "rollout.tasks=2", "rollout.group_size=2", "env.panel=depth4-panel", "env.held_out=[]",
+        "features.source=separate", "update.kl_loss_coef=0.01",
+    )  # fmt: skip
+    train(load_config(overrides=overrides), tmp_path / "run", on_iteration=lambda *_: None)
+    logged = set()
+    for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines():
+        for name in json.loads(line):
+            name = re.sub(r"success/depth-\d", "success/FAMILY", name.replace("depth4-panel", "PANEL"))
+            logged.add(name)
+    assert logged - explained() == {"iteration"}
