@@ -1,4 +1,4 @@
-"""One rank of verl's FSDP2 engine with the plug-in, without Ray: prints how far captured states are from a plain forward.
+"""One rank of verl's FSDP2 engine with the plug-in, without Ray: how far captured states are from a plain forward.
 
 Usage: engine_forward.py MODEL RANK RANKS STORE [lora]. The last line is JSON.
 """
