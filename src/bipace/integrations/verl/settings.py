@@ -104,7 +104,8 @@ def read_settings(section: Mapping[str, Any] | None, adv_estimator: str) -> Sett
     """
     if adv_estimator not in ESTIMATORS:
         raise ValueError(
-            f"algorithm.adv_estimator: {adv_estimator!r} is no estimator of bipace; expected one of {', '.join(ESTIMATORS)}"
+            f"algorithm.adv_estimator: {adv_estimator!r} is no estimator of bipace; expected one of "
+            + ", ".join(ESTIMATORS)
         )
     tree = dict(section or {})
     own = tree.get("estimator")
