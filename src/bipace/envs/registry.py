@@ -13,15 +13,19 @@ from bipace.envs.base import Suite
 
 __all__ = ["SUITES", "get_suite"]
 
-SUITES = {"textcraft": "bipace.envs.textcraft:suite", "webshop": "bipace.envs.webshop:suite"}
+SUITES = {
+    "textcraft": "bipace.envs.textcraft:suite",
+    "webshop": "bipace.envs.webshop:suite",
+    "alfworld": "bipace.envs.alfworld:suite",
+}
 
 
 def get_suite(name: str) -> Suite:
     """The suite with this name.
 
     Args:
-        name: a shipped suite ("textcraft"), "package.module:attribute" or "path/to/file.py:attribute". The attribute is
-            a Suite or a function of no arguments that returns one.
+        name: a shipped suite (a key of `SUITES`), "package.module:attribute" or "path/to/file.py:attribute".
+            The attribute is a Suite or a function of no arguments that returns one.
 
     Raises:
         ValueError: no such suite, module, file or attribute, or the attribute gives no Suite; the message says which.

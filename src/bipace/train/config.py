@@ -89,7 +89,7 @@ class FeatureConfig(Section):
     """The state features of the feature recipes: a hidden state at the last prompt token."""
 
     layer: int | float = Field(
-        default=0.75, description="index into hidden_states (negative allowed) or fraction of the depth"
+        default=0.61, description="index into hidden_states (negative allowed) or fraction of the depth"
     )
     source: Literal["shared", "separate"] = Field(
         default="shared",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import Qwen2Tokenizer
@@ -40,9 +41,10 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Qwen2Tokenizer:
     )
     learner.train_from_iterator(texts, trainer)
     learned = json.loads(learner.to_str())["model"]
+    merges: Any = [tuple(pair) for pair in learned["merges"]]  # pairs are taken; the annotation knows only text
     tokenizer = Qwen2Tokenizer(
         vocab=learned["vocab"],
-        merges=[tuple(pair) for pair in learned["merges"]],
+        merges=merges,
         unk_token=PAD,
         pad_token=PAD,
         eos_token=END,

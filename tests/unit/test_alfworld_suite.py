@@ -1,0 +1,160 @@
+"""Tasks, generated games and the expert."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from bipace.envs.alfworld import FAMILIES, AlfworldSuite, GameFileError, generate, generate_game, load_game, plan
+from bipace.envs.base import Environment, Suite, UnknownTask
+from official_games import extract
+
+# The panel is fixed for ever: scores on it are compared across versions.
+PANEL_DIGEST = "fbd6755839928e9c"
+
+
+@pytest.fixture
+def bare(tmp_path):
+    return AlfworldSuite(tmp_path)
+
+
+def test_the_suite_keeps_the_protocols(bare):
+    assert isinstance(bare, Suite)
+    assert isinstance(bare.make(), Environment)
+    assert bare.max_steps == 50
+
+
+def test_without_official_games_the_generated_ones_remain(bare):
+    assert list(bare.splits) == ["gen-train", "gen-panel"]
+    assert len(bare.splits["gen-panel"]) == 128
+    assert not set(bare.splits["gen-train"]) & set(bare.splits["gen-panel"])
+    assert set(Counter(map(bare.family, bare.splits["gen-panel"])).values()) == {21, 22}
+
+
+def test_the_panel_never_changes():
+    panel = [generate(FAMILIES[i % 6], i // 6, held_out=True)["pddl_problem"] for i in range(128)]
+    assert hashlib.sha256("".join(panel).encode()).hexdigest()[:16] == PANEL_DIGEST
+
+
+def test_a_game_is_the_same_in_any_process():
+    code = (
+        "import hashlib, json; from bipace.envs.alfworld import generate;"
+        "print(hashlib.sha256(json.dumps(generate('look_at_obj_in_light', 5)).encode()).hexdigest())"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    here = hashlib.sha256(json.dumps(generate("look_at_obj_in_light", 5)).encode()).hexdigest()
+    assert told.stdout.strip() == here
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_expert_solves_generated_games_and_not_before_its_last_step(family, bare):
+    for number in range(12):
+        task = f"gen/{family}/{number}"
+        environment = bare.make()
+        turn = environment.reset(task)
+        assert not turn.won
+        expert = bare.expert(task)
+        turns = [environment.step(command) for command in expert]
+        assert all(turn.valid for turn in turns)
+        assert [turn.won for turn in turns] == [False] * (len(expert) - 1) + [True]
+        assert turns[-1].terminated
+        assert len(expert) <= bare.max_steps
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_expert_finds_its_way_from_any_state(family):
+    _, game = generate_game(family, 8)
+    rng = random.Random(family)
+    for _ in range(10):
+        _, state = game.reset()
+        for _ in range(rng.randrange(25)):
+            game.step(state, rng.choice(state.admissible))
+        commands = plan(game, state)
+        assert commands is not None
+        for command in commands:
+            assert game.step(state, command) is not None
+        assert state.won
+
+
+def test_no_shorter_plan_exists_where_the_expert_needs_three_commands():
+    """Breadth-first over all commands: nothing of two commands wins."""
+    games = (generate_game("look_at_obj_in_light", number)[1] for number in range(12))
+    games = [game for game in games if len(game.walkthrough) == 3][:2]
+    assert len(games) == 2
+    for game in games:
+        frontier = [game.reset()[1]]
+        for _ in range(2):
+            reached = []
+            for state in frontier:
+                for command in state.admissible:
+                    after = game.copy(state)
+                    game.step(after, command)
+                    assert not after.won
+                    reached.append(after)
+            frontier = reached
+
+
+def test_official_games_are_found_sorted_solved_and_no_longer_than_their_walkthrough(tmp_path):
+    root = extract("valid_unseen", tmp_path)
+    suite = AlfworldSuite(root)
+    tasks = suite.splits["valid_unseen"]
+    assert list(suite.splits) == ["gen-train", "gen-panel", "valid_unseen"]
+    assert list(tasks) == sorted(tasks)
+    assert AlfworldSuite(root / "json_2.1.1").splits["valid_unseen"] == tasks
+    assert Counter(map(suite.family, tasks)) == dict(zip(FAMILIES, (24, 18, 31, 23, 21, 17), strict=True))
+    environment = suite.make()
+    for task in tasks:
+        environment.reset(task)
+        expert = suite.expert(task)
+        assert len(expert) <= len(suite.game(task).walkthrough)
+        turns = [environment.step(command) for command in expert]
+        assert turns[-1].won
+
+
+@pytest.mark.parametrize(
+    "task",
+    ["", "gen", "gen/pick_and_place_simple", "gen/pick_and_place_simple/x", "gen/pick_and_place_simple/-1",
+     "gen/pick_and_place_simple/007", "gen/juggle/1", "valid_seen/a/b", "valid_seen/../../etc", "train/../x", "a/b/c"],
+)  # fmt: skip
+def test_an_unknown_task_is_named_with_one_that_works(task, bare):
+    with pytest.raises(UnknownTask, match=r"(?s)unknown alfworld task.*gen/pick_and_place_simple/17"):
+        bare.make().reset(task)
+
+
+def test_an_id_cannot_leave_the_games_folder(tmp_path):
+    (tmp_path / "train").mkdir()
+    (tmp_path / "game.tw-pddl").write_text("{}")
+    with pytest.raises(UnknownTask):
+        AlfworldSuite(tmp_path).make().reset("train/../.")
+
+
+def test_an_environment_copy_is_independent(bare):
+    environment = bare.make()
+    task = "gen/pick_and_place_simple/17"
+    environment.reset(task)
+    for command in bare.expert(task)[:-1]:
+        environment.step(command)
+    branch = environment.copy()
+    assert branch.step(bare.expert(task)[-1]).won
+    assert not environment.step("look").won
+
+
+def test_an_unknown_family_is_refused():
+    with pytest.raises(ValueError, match="unknown family 'juggle'"):
+        generate("juggle", 0)
+
+
+def test_a_goal_outside_the_families_is_refused_by_the_planner():
+    data = generate("pick_and_place_simple", 0)
+    start = data["pddl_problem"].index("(:goal")
+    data["pddl_problem"] = data["pddl_problem"][:start] + "(:goal (exists (?r - receptacle) (opened ?r))))"
+    with pytest.raises(GameFileError, match="goal: not one of the six families"):
+        plan(load_game(data))
