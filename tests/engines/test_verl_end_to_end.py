@@ -49,7 +49,7 @@ def short_job(request, tmp_path_factory):
 
 def plain_states(model, prompts):
     model = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
-    layer = layer_index(0.75, model.config.num_hidden_layers)
+    layer = layer_index(0.61, model.config.num_hidden_layers)
     with torch.no_grad():
         states = [
             model(input_ids=torch.tensor([p]), output_hidden_states=True).hidden_states[layer][0, -1] for p in prompts

@@ -86,7 +86,7 @@ def test_preflight_says_ready_on_a_machine_that_is(data):
     status, out = preflight(data)
     assert status == 0, out[-3000:]
     assert "ready" in out
-    assert "hidden_states[2]" in out
+    assert "hidden_states[1]" in out
     assert "1 node(s) load the plug-in" in out
 
 

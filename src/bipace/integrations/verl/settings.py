@@ -50,7 +50,7 @@ class PromptSettings:
 class FeatureSettings:
     """The hidden state: an index into hidden_states (negative allowed) or a fraction of the depth; the action key."""
 
-    layer: int | float = 0.75
+    layer: int | float = 0.61
     action_key: str = "action_tag"
 
 
