@@ -7,13 +7,14 @@ recipe=$1
 shift
 suite=${recipe%%_*}
 case $suite in
-  textcraft) train=train panel=heldout-panel ;;
-  *) train=train panel=${BIPACE_PANEL:?name the validation panel of your $suite data, e.g. BIPACE_PANEL=valid_seen} ;;
+  textcraft) panel=heldout-panel ;;
+  webshop) panel=validation-panel ;;
+  alfworld) panel=valid_seen ;;
 esac
 
 export VERL_USE_EXTERNAL_MODULES=bipace.integrations.verl.plugin
 [ -f "data/$suite/train.parquet" ] || python -m bipace.integrations.verl.data \
-  --suite "$suite" --split "$train" --out "data/$suite/train.parquet"
+  --suite "$suite" --split train --out "data/$suite/train.parquet"
 [ -f "data/$suite/val.parquet" ] || python -m bipace.integrations.verl.data \
   --suite "$suite" --split "$panel" --limit 128 --out "data/$suite/val.parquet"
 
