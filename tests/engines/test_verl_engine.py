@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 if importlib.util.find_spec("verl") is None:
     pytest.skip("verl lives in an environment of its own: make test-engines", allow_module_level=True)
 
-from launch import ACTOR, HELPERS, MODULES, environment
+from launch import ACTOR, HELPERS, MODULES, environment, overrides
 
 pytestmark = pytest.mark.slow
 
@@ -122,3 +123,19 @@ print("EQUAL")
     status, out = python(tmp_path, code)
     assert status == 0, out[-3000:]
     assert "EQUAL" in out
+
+
+def test_the_agent_loop_stores_one_row_per_model_call_with_its_own_reward(tmp_path):
+    arguments = overrides(tmp_path, ranks=1, packed=False, steps=1, tasks=2, group=2)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(HELPERS / "agent_rows.py"), *arguments],
+        env=environment(tmp_path), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    rows = found["rows"]
+    assert [row["record"]["command"] for row in rows] == found["plan"]
+    assert [row["record"]["reward"] for row in rows] == [0.0] * (len(rows) - 1) + [10.0]
+    assert all(row["score"] == 10.0 and row["version"] == 3 and all(row["mask"]) for row in rows)
+    for before, after in itertools.pairwise(rows):
+        assert after["prompt"].startswith(before["prompt"] + before["response"])
