@@ -47,7 +47,7 @@ def learning_job(tmp_path_factory):
     return job(folder, extra, ranks=1, packed=False, steps=LEARNING_STEPS, tasks=16, group=8)
 
 
-@pytest.fixture(scope="module", params=SHAPES, ids=lambda s: f"{s[0]} rank(s), {'packed' if s[1] else 'padded'}")
+@pytest.fixture(scope="module", params=SHAPES, ids=lambda s: f"ranks{s[0]}-{'packed' if s[1] else 'padded'}")
 def short_job(request, tmp_path_factory):
     ranks, packed = request.param
     if (ranks, packed) == (1, False):  # the learning job has this shape, and a job takes most of a minute
