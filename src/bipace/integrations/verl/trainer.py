@@ -56,7 +56,7 @@ class BipaceTrainer(PPOTrainerSync):
         finally:
             # A LoRA actor's reference pass runs through the same engine and would overwrite the features.
             batch.extra_info.pop(LAYER_KEY, None)
-        found.extra_info.pop(LAYER_KEY, None)
+        (found.extra_info or {}).pop(LAYER_KEY, None)
         return found
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
