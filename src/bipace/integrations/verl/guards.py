@@ -1,0 +1,78 @@
+"""What would go wrong quietly in verl is refused here, in plain words, before a job starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bipace.core.estimators import has_step_term
+from bipace.integrations.verl.settings import Settings, read_settings
+
+__all__ = ["STRATEGIES", "TRAINER", "check_config", "check_version", "select"]
+
+TRAINER = "bipace"
+STRATEGIES = ("fsdp", "fsdp2")
+
+
+def check_version(version: str) -> None:
+    """Raise ImportError unless this is verl 0.9.1 or a later 0.9: the plug points moved in 0.9 and will again."""
+    match = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    if match is None or not (0, 9, 1) <= tuple(map(int, match.groups())) < (0, 10, 0):
+        raise ImportError(
+            f"bipace's plug-in is written for verl >=0.9.1,<0.10 and this is verl {version}; "
+            "install bipace[verl], which pins it"
+        )
+
+
+def check_config(config: Mapping[str, Any]) -> Settings:
+    """The settings of a run, if verl's configuration can carry them.
+
+    Args:
+        config: verl's whole configuration as plain values.
+
+    Raises:
+        ValueError: naming the key, its value and the way out.
+    """
+    settings = read_settings(config.get("bipace"), select(config, "algorithm.adv_estimator"))
+    mode = select(config, "trainer.v1.trainer_mode")
+    if mode != TRAINER or not select(config, "trainer.use_v1", True):
+        raise ValueError(
+            f"trainer.v1.trainer_mode: {mode!r} with trainer.use_v1={select(config, 'trainer.use_v1', True)}; "
+            f"set trainer.v1.trainer_mode={TRAINER} and trainer.use_v1=true"
+        )
+    if settings.captures:
+        _check_capture(config)
+    n = select(config, "actor_rollout_ref.rollout.n", 1)
+    if n == 1 and has_step_term(settings.recipe()):
+        raise ValueError(
+            f"actor_rollout_ref.rollout.n: 1 with the step-level recipe {settings.estimator!r}: in a group of one "
+            "trajectory a step has no peers and every advantage would be 0; use actor_rollout_ref.rollout.n=8"
+        )
+    return settings
+
+
+def _check_capture(config: Mapping[str, Any]) -> None:
+    if select(config, "algorithm.rollout_correction.bypass_mode", False):
+        raise ValueError(
+            "algorithm.rollout_correction.bypass_mode: true skips the forward that computes old log-probabilities, "
+            "and with it the hidden states; set it to false, or use a recipe without features "
+            "(algorithm.adv_estimator=bipace_gigpo)"
+        )
+    strategy = select(config, "actor_rollout_ref.actor.strategy")
+    if strategy not in STRATEGIES:
+        raise ValueError(
+            f"actor_rollout_ref.actor.strategy: {strategy!r}; hidden states are captured under "
+            f"{' and '.join(STRATEGIES)} only. Choose one, or a recipe without features "
+            "(algorithm.adv_estimator=bipace_gigpo)"
+        )
+
+
+def select(tree: Mapping[str, Any], path: str, default: Any = None) -> Any:
+    """The value at a dotted path, or the default where a section is missing or null."""
+    value: Any = tree
+    for part in path.split("."):
+        if not isinstance(value, Mapping) or value.get(part) is None:
+            return default
+        value = value[part]
+    return value

@@ -1,0 +1,206 @@
+# pyright: reportMissingImports=false
+# verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs this.
+"""Checks of a cluster before a job: `python -m bipace.integrations.verl.preflight` with the job's own arguments.
+
+Each check answers in one plain line; the exit status is the number of checks that failed. `--dry-run` ends with two
+real steps, without saving, validating or logging to a service.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bipace.envs.registry import get_suite
+from bipace.integrations.verl.capture import layer_index
+from bipace.integrations.verl.guards import check_config, check_version, select
+from bipace.integrations.verl.settings import Settings
+
+__all__ = ["Finding", "compose_config", "main", "run_checks"]
+
+PACKAGES = ("verl", "torch", "transformers", "ray", "tensordict", "TransferQueue")
+DRY_RUN = (
+    "trainer.total_training_steps=2",
+    "trainer.save_freq=-1",
+    "trainer.test_freq=-1",
+    "trainer.val_before_train=false",
+    "trainer.resume_mode=disable",
+    "trainer.logger=[console]",
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: what it looked at, whether it is as it should be, and what was found or what to do."""
+
+    name: str
+    passed: bool
+    text: str
+
+
+def compose_config(overrides: Sequence[str], name: str = "ppo_trainer", folder: Path | None = None) -> dict[str, Any]:
+    """Verl's whole configuration as plain values, composed as its own command line composes it.
+
+    Raises:
+        hydra.errors.HydraException: an unknown key or file.
+    """
+    from hydra import compose, initialize_config_dir, initialize_config_module
+    from omegaconf import OmegaConf
+
+    schema = "hydra.searchpath=[pkg://verl.trainer.config]"
+    if folder is None:
+        with initialize_config_module("verl.trainer.config", version_base=None):
+            config = compose(config_name=name, overrides=list(overrides))
+    else:
+        with initialize_config_dir(str(folder.resolve()), version_base=None):
+            config = compose(config_name=name, overrides=[schema, *overrides])
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    return plain
+
+
+def run_checks(config: dict[str, Any]) -> Iterator[Finding]:
+    """The checks in the order in which a failure would hide the next."""
+    yield _checked("versions", _versions)
+    settings: list[Settings] = []
+
+    def configuration() -> str:
+        settings.append(check_config(config))
+        return f"{settings[0].recipe().name} on {settings[0].env.suite}"
+
+    yield _checked("configuration", configuration)
+    if not settings:
+        return
+    yield _checked("model", lambda: _model(config, settings[0]))
+    for key in ("data.train_files", "data.val_files"):
+        yield _checked(key, lambda key=key: _data(config, settings[0], key))
+    yield _checked("workers", lambda: _workers(config))
+
+
+def _checked(name: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(name, True, check())
+    except Exception as error:  # whatever is wrong with a cluster is a finding, not the end of the checks
+        return Finding(name, False, f"{type(error).__name__}: {error}")
+
+
+def _versions() -> str:
+    check_version(importlib.metadata.version("verl"))
+    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+
+
+def _model(config: dict[str, Any], settings: Settings) -> str:
+    from transformers import AutoConfig, AutoTokenizer
+
+    path = select(config, "actor_rollout_ref.model.path")
+    trust = bool(select(config, "actor_rollout_ref.model.trust_remote_code", False))
+    layers = AutoConfig.from_pretrained(path, trust_remote_code=trust).get_text_config().num_hidden_layers
+    tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust)
+    if not tokenizer.chat_template:
+        raise ValueError(f"actor_rollout_ref.model.path: the tokenizer of {path} has no chat template")
+    if not settings.captures:
+        return f"{layers} layers; this recipe needs no hidden states"
+    return f"{layers} layers; features are hidden_states[{layer_index(settings.features.layer, layers)}]"
+
+
+def _data(config: dict[str, Any], settings: Settings, key: str) -> str:
+    from pyarrow import parquet
+
+    suite = get_suite(settings.env.suite)
+    files = select(config, key)
+    first = Path(files if isinstance(files, str) else files[0])
+    if not first.is_file():
+        raise ValueError(
+            f"{key}: no file {first}; make it with python -m bipace.integrations.verl.data "
+            f"--suite {settings.env.suite} --split ... --out {first}"
+        )
+    rows = parquet.read_table(first).to_pylist()
+    agents = {row.get("agent_name") for row in rows}
+    default = select(config, "actor_rollout_ref.rollout.agent.default_agent_loop")
+    if agents != {"bipace"} and default != "bipace":
+        raise ValueError(f"{key}: rows name the agents {sorted(map(str, agents))}, expected bipace")
+    task = rows[0]["extra_info"]["task"]
+    suite.make().reset(task)
+    return f"{len(rows)} tasks; {task!r} starts"
+
+
+def _probe() -> dict[str, str]:
+    """What one Ray worker loads when it imports verl, as a fresh worker of the job would."""
+    import socket
+
+    node = socket.gethostname()
+    try:
+        import verl  # noqa: F401  (the import is what loads plug-ins)
+        from verl.workers.engine.base import EngineRegistry
+
+        engine = EngineRegistry.get_engine_cls("language_model", "fsdp2")
+    except Exception as error:
+        return {"node": node, "problem": f"{type(error).__name__}: {error}"}
+    ours = engine.__module__.startswith("bipace")
+    return {"node": node, "problem": "" if ours else "verl there does not load bipace.integrations.verl.plugin"}
+
+
+def _workers(config: dict[str, Any]) -> str:
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    started = not ray.is_initialized()
+    if started:
+        options = {k: v for k, v in (select(config, "ray_kwargs.ray_init") or {}).items() if v is not None}
+        ray.init(**options, log_to_driver=False)
+    try:
+        probe = ray.remote(num_cpus=0)(_probe)
+        alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+        strategies = [NodeAffinitySchedulingStrategy(node_id=node, soft=False) for node in alive]
+        answers = ray.get([probe.options(scheduling_strategy=s).remote() for s in strategies], timeout=300)
+    finally:
+        if started:
+            ray.shutdown()
+    wrong = [f"{a['node']}: {a['problem']}" for a in answers if a["problem"]]
+    if wrong:
+        raise RuntimeError(
+            f"{'; '.join(wrong)}. Install bipace[verl] on every node and set "
+            "VERL_USE_EXTERNAL_MODULES=bipace.integrations.verl.plugin in its environment before `ray start`"
+        )
+    return f"{len(answers)} node(s) load the plug-in"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the number of failed checks."""
+    parser = argparse.ArgumentParser(prog="python -m bipace.integrations.verl.preflight", description=__doc__)
+    parser.add_argument("--config-dir", type=Path, help="folder of the recipe, as for verl.trainer.main_ppo")
+    parser.add_argument("--config-name", default="ppo_trainer", help="the recipe")
+    parser.add_argument("--dry-run", action="store_true", help="also run two real steps")
+    given, overrides = parser.parse_known_args(arguments)
+    findings: list[Finding] = []
+
+    def report(finding: Finding) -> None:
+        findings.append(finding)
+        print(f"{'ok    ' if finding.passed else 'FAILED'} {finding.name}: {finding.text}", flush=True)
+
+    try:
+        config = compose_config(overrides, given.config_name, given.config_dir)
+    except Exception as error:  # hydra's own errors name the key
+        report(Finding("configuration", False, f"{type(error).__name__}: {error}"))
+        return 1
+    for finding in run_checks(config):
+        report(finding)
+    failed = sum(not f.passed for f in findings)
+    if given.dry_run and not failed:
+        folder = ["--config-dir", str(given.config_dir)] if given.config_dir else []
+        command = [sys.executable, "-m", "verl.trainer.main_ppo", *folder, "--config-name", given.config_name]
+        status = subprocess.run([*command, *overrides, *DRY_RUN], check=False).returncode
+        text = "two steps ran" if status == 0 else f"exit status {status}; the first error is in the output above"
+        report(Finding("dry run", status == 0, text))
+        failed += status != 0
+    print(f"{failed} of {len(findings)} checks failed" if failed else "ready")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

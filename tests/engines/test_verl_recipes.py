@@ -1,0 +1,110 @@
+"""The shipped recipes and the preflight command, against verl's own schema."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+if importlib.util.find_spec("verl") is None:
+    pytest.skip("verl lives in an environment of its own: make test-engines", allow_module_level=True)
+
+from launch import ACTOR, environment, overrides
+
+from bipace.envs.registry import get_suite
+from bipace.integrations.verl.data import write_tasks
+
+pytestmark = pytest.mark.slow
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "verl"
+RECIPES = sorted(p.stem for p in EXAMPLES.glob("*b.yaml"))
+
+CHECK = """
+import sys
+from pathlib import Path
+from omegaconf import OmegaConf
+from verl.utils.config import validate_config
+from bipace.integrations.verl.guards import check_config, select
+from bipace.integrations.verl.preflight import compose_config
+import yaml
+folder = Path(sys.argv[1])
+stock = compose_config([])
+def leaves(tree, path=""):
+    for key, value in tree.items():
+        if key not in ("defaults", "bipace"):
+            yield from leaves(value, f"{path}{key}.") if isinstance(value, dict) else [f"{path}{key}"]
+def known(tree, path):
+    for part in path.split("."):
+        if part not in tree:
+            return False
+        tree = tree[part]
+    return True
+for name in sys.argv[2:]:
+    config = compose_config([], name, folder)
+    validate_config(OmegaConf.create(config), use_reference_policy=True, use_critic=False)
+    settings = check_config(config)
+    for file in ("bipace_base", name):
+        unknown = [p for p in leaves(yaml.safe_load((folder / f"{file}.yaml").read_text())) if not known(stock, p)]
+        assert not unknown, (name, unknown)
+    print("RECIPE", name, settings.env.suite, settings.features.layer, settings.credit["eps"])
+"""
+
+
+def run(folder, *command):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", *command], env=environment(folder), cwd=folder, capture_output=True, text=True,
+        timeout=240,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_every_recipe_composes_under_verls_schema_and_sets_only_keys_that_verl_has(tmp_path):
+    status, out = run(tmp_path, "-c", CHECK, str(EXAMPLES), *RECIPES)
+    assert status == 0, out[-3000:]
+    assert sorted(line.split()[1] for line in out.splitlines() if line.startswith("RECIPE")) == RECIPES
+    assert len(RECIPES) == 6
+
+
+def preflight(folder, *more):
+    arguments = overrides(folder, ranks=1, packed=False, steps=1, tasks=2, group=2)
+    return run(folder, "-m", "bipace.integrations.verl.preflight", *arguments, *more)
+
+
+@pytest.fixture
+def data(tmp_path):
+    suite = get_suite("textcraft")
+    write_tasks(suite, "train", tmp_path / "train.parquet", limit=4)
+    write_tasks(suite, "train-panel", tmp_path / "val.parquet", limit=4)
+    return tmp_path
+
+
+def test_preflight_says_ready_on_a_machine_that_is(data):
+    status, out = preflight(data)
+    assert status == 0, out[-3000:]
+    assert "ready" in out
+    assert "hidden_states[1]" in out
+    assert "1 node(s) load the plug-in" in out
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("algorithm.rollout_correction.bypass_mode=true", "bypass_mode"),
+        ("+bipace.features.layer=9", "has 2 layers"),
+        ("data.train_files=absent.parquet", "make it with"),
+        ("data.no_such_key=1", "no_such_key"),
+    ],
+)
+def test_preflight_names_what_is_wrong(data, change, words):
+    os.environ.pop("RAY_ADDRESS", None)
+    status, out = preflight(data, change)
+    assert status > 0
+    assert words in out
+
+
+def test_a_shipped_actor_is_where_the_tests_look_for_it():
+    assert (ACTOR / "config.json").is_file()
