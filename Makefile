@@ -2,10 +2,12 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+VERL_VENV ?= .venv-verl
+VERL_PIP := $(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test demo bench parity-alfworld speed-alfworld lock clean
+.PHONY: help setup check test demo bench parity-alfworld speed-alfworld test-engines lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -51,6 +53,16 @@ parity-alfworld: .venv-alfworld/.installed  ## the ALFWorld engine against the s
 
 speed-alfworld: .venv-alfworld/.installed  ## the ALFWorld engine's speed beside the stock stack's
 	PYTHONPATH=src OMP_NUM_THREADS=1 .venv-alfworld/bin/python benchmarks/alfworld_speed.py
+
+$(VERL_VENV)/.installed: requirements-verl.lock pyproject.toml
+	$(PYTHON) -m venv $(VERL_VENV)
+	$(VERL_PIP) torch==2.13.0
+	$(VERL_PIP) --no-deps -r requirements-verl.lock
+	$(VERL_PIP) --no-deps --editable .
+	@touch $@
+
+test-engines: $(VERL_VENV)/.installed  ## verl end to end on the CPU, in its own environment
+	$(VERL_VENV)/bin/python -m pytest tests/engines --durations=10
 
 lock:  ## pin what development and CI install, for Python 3.10-3.12 (needs uv)
 	echo 'torch==2.13.0' > .torch-override

@@ -253,6 +253,14 @@ def show_config(overrides: Overrides = None, config: ConfigFile = None) -> None:
     Console().print(table)
 
 
+@app.command("verl-preflight", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def verl_preflight(context: typer.Context) -> None:
+    """Check a verl cluster and a job's configuration before the job runs; takes the job's own arguments."""
+    from bipace.integrations.verl.preflight import main as preflight
+
+    raise typer.Exit(min(preflight(context.args), 1))
+
+
 @app.command()
 def imitate(
     out: Annotated[Path, typer.Argument(help="folder for the new actor")],

@@ -140,7 +140,7 @@ class RunConfig(Section):
     iterations: int = Field(default=60, ge=1, description="rollouts and updates")
     seed: int = Field(default=0, ge=0, description="one seed: tasks, sampling and shuffling follow from it")
     validate_every: int = Field(default=10, ge=1, description="iterations between validations on env.panel")
-    validation_temperature: float = Field(default=0.4, ge=0, description="0 is greedy")
+    validation_temperature: float = Field(default=1.0, ge=0, description="0 is greedy; the presets use 0.4")
     save_every: int = Field(default=10, ge=1, description="iterations between checkpoints")
     save_rollouts: bool = Field(default=False, description="write every trajectory to rollouts.jsonl")
 
