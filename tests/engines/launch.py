@@ -35,6 +35,7 @@ class Job:
 def overrides(folder: Path, *, ranks: int, packed: bool, steps: int, tasks: int, group: int) -> list[str]:
     """A small job on the CPU; what a cluster would not set is marked by its place, in the last two blocks."""
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+    micro = min(64, tasks * group // ranks)  # verl asks that it divide a rank's rows, a multiple of this quotient
     return [
         "trainer.v1.trainer_mode=bipace",
         "algorithm.adv_estimator=bipace",
@@ -51,10 +52,10 @@ def overrides(folder: Path, *, ranks: int, packed: bool, steps: int, tasks: int,
         f"{actor}.fsdp_config.strategy=fsdp2",
         f"{actor}.optim.lr=1e-3",
         f"{actor}.ppo_mini_batch_size={tasks}",
-        f"{actor}.ppo_micro_batch_size_per_gpu=64",
+        f"{actor}.ppo_micro_batch_size_per_gpu={micro}",
         f"{actor}.checkpoint.save_contents=[model,optimizer,extra,hf_model]",
         f"{rollout}.n={group}",
-        f"{rollout}.log_prob_micro_batch_size_per_gpu=64",
+        f"{rollout}.log_prob_micro_batch_size_per_gpu={micro}",
         f"{rollout}.calculate_log_probs=True",
         f"{rollout}.agent.num_workers=1",
         f"trainer.n_gpus_per_node={ranks}",
