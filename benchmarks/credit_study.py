@@ -121,7 +121,9 @@ def criterion(truths: Sequence[Truth]) -> dict[str, Any]:
     ranks, regrets = [], []
     for number in range(len(truths)):
         mine = [r for r in rows if r["seed"] == number]
-        ranks.append(float(spearmanr([r["error"] for r in mine], [r["pearson"] for r in mine]).statistic))
+        errors, accuracies = ([r[k] for r in mine] for k in ("error", "pearson"))
+        ranked = len(set(errors)) > 1 and len(set(accuracies)) > 1
+        ranks.append(float(spearmanr(errors, accuracies).statistic) if ranked else None)
         picked = min(mine, key=lambda r: r["error"])
         regrets.append(max(r["pearson"] for r in mine) - picked["pearson"])
     return {"rank_correlation": ranks, "regret": regrets, "clusterings": len(rows) // len(truths)}

@@ -171,7 +171,9 @@ def samples(
     each = [score(t, v, bootstraps=bootstraps, rows=r) for t, v, r in zip(truths, values, picked, strict=True)]
     out: dict[str, Any] = {}
     for name in METRICS:
-        drawn = np.mean([scores[name] for scores in each], axis=0)
+        # Seeds on which the metric is not defined (no step stands out of the noise) are left out of its mean.
+        defined = [scores[name] for scores in each if np.isfinite(scores[name][0])]
+        drawn = np.mean(defined, axis=0) if defined else np.full(bootstraps + 1, np.nan)
         usual = drawn[1:][np.isfinite(drawn[1:])]
         low, high = _interval(float(drawn[0]), usual)
         seeds = [_number(scores[name][0]) for scores in each]
