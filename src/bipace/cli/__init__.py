@@ -268,7 +268,9 @@ def imitate(
     size: Annotated[str, typer.Option(help="small (0.16 M parameters) or medium (1.05 M)")] = "small",
     target: Annotated[float, typer.Option(help="stop at this success rate on the training panel")] = 0.35,
     steps: Annotated[int, typer.Option(help="at most this many updates")] = 6000,
-    seed: Annotated[int, typer.Option()] = 0,
+    seed: Annotated[int, typer.Option(help="of weights and order")] = 0,
+    start: Annotated[str | None, typer.Option(help="go on from this actor instead of a new one")] = None,
+    every: Annotated[int, typer.Option(help="updates between evaluations")] = 100,
 ) -> None:
     """Make a small warm-started actor: tokenizer and model learn the suite's expert episodes.
 
@@ -276,7 +278,7 @@ def imitate(
     """
     from bipace.cli.session import make_actor
 
-    make_actor(out, suite=suite, size=size, target=target, steps=steps, seed=seed)
+    make_actor(out, suite=suite, size=size, target=target, steps=steps, seed=seed, start=start, every=every)
 
 
 def _options(make: Any) -> list[str]:

@@ -146,7 +146,16 @@ def evaluate_actor(
 
 
 def make_actor(
-    out: Path, *, suite: str, size: str, target: float, steps: int, seed: int, demonstrations: int = 20_000
+    out: Path,
+    *,
+    suite: str,
+    size: str,
+    target: float,
+    steps: int,
+    seed: int,
+    start: str | None = None,
+    every: int = 100,
+    demonstrations: int = 20_000,
 ) -> dict[str, Any]:
     """Train a small actor from a planner's episodes and write it with a model card.
 
@@ -157,6 +166,8 @@ def make_actor(
         target: success rate on the training panel at which imitation stops.
         steps: at most this many updates of 64 demonstrations.
         seed: of weights and order.
+        start: an actor to go on from (its size and tokenizer stay), or None for a new one.
+        every: updates between evaluations.
         demonstrations: training tasks shown, in split order.
 
     Returns:
@@ -173,7 +184,7 @@ def make_actor(
     panels = choose_panels(family)
     config = load_config(overrides=[f"env.suite={suite}"])
     shown = list(demonstrate(family, family.splits[panels.split][:demonstrations], family.max_steps))
-    actor = new_actor(SIZES[size], shown, seed)
+    actor = new_actor(SIZES[size], shown, seed) if start is None else Actor.load(actor_folder(start))
     chat, end = Chat(actor.tokenizer), actor.end_token_ids[0]
     sequences = [
         s for d in shown if len((s := encode(chat, actor.tokenizer, d, end)).tokens) <= config.prompt.max_tokens
@@ -196,12 +207,14 @@ def make_actor(
             lr=3e-3,
             micro_tokens=config.update.micro_tokens,
             evaluate=panel_success,
-            evaluate_every=100,
+            evaluate_every=every,
             progress=lambda step, loss: progress.update(bar, completed=step, note=f"loss {loss:.3f}"),
         )
     actor.save(out)
+    command = f"bipace imitate OUT --suite {suite} --size {size} --target {target} --steps {steps} --seed {seed}"
     card = {
-        "command": f"bipace imitate OUT --suite {suite} --size {size} --target {target} --steps {steps} --seed {seed}",
+        "command": f"{command} --every {every}" + (f" --start {start}" if start else ""),
+        "start": read_card(start) if start else None,
         "parameters": sum(p.numel() for p in actor.model.parameters()),
         "demonstrations": len(sequences),
         "updates": taken,
@@ -210,6 +223,12 @@ def make_actor(
     }
     write_json(out / "imitation.json", card)
     return card
+
+
+def read_card(actor: str) -> dict[str, Any] | None:
+    """The imitation record of an actor folder, or None where it has none."""
+    path = actor_folder(actor) / "imitation.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def _panel(actor: Actor, collector: Collector, config: Config, tasks: Sequence[str]) -> PanelResult:
