@@ -24,6 +24,9 @@ from bipace.train.tokenizer import CHATML, END, PAD, train_tokenizer
 __all__ = ["SIZES", "ActorSize", "Demonstration", "demonstrate", "encode", "imitate", "new_actor"]
 
 
+WARM_UP = 75  # updates until the learning rate is reached
+
+
 @dataclass(frozen=True)
 class ActorSize:
     """Shape of an embedded Qwen2 actor."""
@@ -117,7 +120,7 @@ def imitate(
 ) -> int:
     """Maximise the likelihood of the demonstrated responses until `evaluate` says it is enough.
 
-    AdamW with a linear warm-up over the first 5 % of the steps and a constant rate after it. The loss of a batch is the
+    AdamW with a linear warm-up over the first 75 steps and a constant rate after it. The loss of a batch is the
     mean over its response tokens.
 
     Args:
@@ -134,8 +137,7 @@ def imitate(
         Steps taken.
     """
     optimizer = torch.optim.AdamW(actor.model.parameters(), lr=lr, weight_decay=0.01, fused=True)
-    warm = max(1, steps // 20)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warm))
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / WARM_UP))
     for step in range(1, steps + 1):
         batch = next(batches)
         tokens = sum(end - start for s in batch for start, end in s.spans)
