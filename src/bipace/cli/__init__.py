@@ -24,7 +24,7 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="e.g. `estimator=gigpo env.max_steps=12 credit.w=0.5`"),
 ]
-ConfigFile = Annotated[Path | None, typer.Option("--config", "-c", help="TOML with what differs")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", "-c", help="TOML with what differs, or a preset: demo")]
 
 
 @app.command()
@@ -68,7 +68,7 @@ def demo(
 
     if (out / "summary.json").is_file() or (out / "config.toml").is_file():
         shutil.rmtree(out)
-    train_and_report(load_config(), out, install_seconds=install_seconds)
+    train_and_report(load_config(Path("demo")), out, install_seconds=install_seconds)
 
 
 @app.command("eval")

@@ -113,13 +113,13 @@ class FeatureConfig(Section):
 class UpdateConfig(Section):
     """The policy gradient step (PPO; the values are verl-agent's except the learning rate, see docs/design.md)."""
 
-    lr: float = Field(default=1e-3, gt=0, description="AdamW learning rate")
+    lr: float = Field(default=2e-4, gt=0, description="AdamW learning rate")
     lr_decay: int = Field(
         default=0, ge=0, description="iterations over which lr falls to a tenth, linearly; 0: constant"
     )
     weight_decay: float = Field(default=0.01, ge=0, description="AdamW weight decay")
     epochs: int = Field(default=1, ge=1, description="passes over an iteration's rollouts")
-    minibatches: int = Field(default=1, ge=1, description="optimizer steps per pass")
+    minibatches: int = Field(default=4, ge=1, description="optimizer steps per pass")
     micro_tokens: int = Field(
         default=16384, ge=1, description="padded tokens per forward; smaller uses less memory, same result"
     )
@@ -137,7 +137,7 @@ class UpdateConfig(Section):
 class RunConfig(Section):
     """How long, how often, where."""
 
-    iterations: int = Field(default=60, ge=1, description="rollouts and updates")
+    iterations: int = Field(default=150, ge=1, description="rollouts and updates")
     seed: int = Field(default=0, ge=0, description="one seed: tasks, sampling and shuffling follow from it")
     validate_every: int = Field(default=10, ge=1, description="iterations between validations on env.panel")
     validation_temperature: float = Field(default=1.0, ge=0, description="0 is greedy; the presets use 0.4")
@@ -183,18 +183,26 @@ class Config(Section):
         return self
 
 
+PRESETS = Path(__file__).resolve().parent.parent / "assets" / "presets"
+
+
 def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> Config:
     """Defaults, then the TOML file, then `section.key=value` overrides.
+
+    A bare name ("demo") that is no file stands for the preset of that name in the package.
 
     Raises:
         ConfigError: unreadable file, unknown key (with the nearest known one), or a value out of range.
     """
     tree: dict[str, Any] = {}
     if path is not None:
+        shipped = PRESETS / f"{path}.toml"
+        path = shipped if not path.exists() and shipped.is_file() else path
         try:
             tree = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
-            raise ConfigError(f"config: no file {path}") from error
+            known = ", ".join(sorted(preset.stem for preset in PRESETS.glob("*.toml")))
+            raise ConfigError(f"config: no file {path} and no preset of that name (shipped: {known})") from error
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"config: {path} is not TOML: {error}") from error
     for override in overrides:

@@ -23,6 +23,7 @@ HELD_OUT_GOALS = {1: 20, 2: 44}  # goals per depth that no training split contai
 SPLIT_SEEDS = range(100)
 PANEL_SEEDS = range(1000, 1004)  # disjoint from SPLIT_SEEDS: no panel task is ever trained on
 TRAIN_PANEL = 256
+DEMO_GOALS = 64
 
 TASK = re.compile(r"(minecraft:[a-z0-9_]+)/(0|[1-9][0-9]{0,8})")
 
@@ -64,8 +65,9 @@ def open_task(task: str) -> tuple[str, Turn]:
 def splits() -> Mapping[str, tuple[str, ...]]:
     """Split name -> task ids in a fixed order.
 
-    train, heldout: depth 1-2, disjoint goals. depth3, depth4: transfer, no goal trained on. Each comes with a small
-    fixed panel whose distractor seeds appear in no split.
+    train, heldout: depth 1-2, disjoint goals. depth3, depth4: transfer, no goal trained on. demo: a sixth of train's
+    goals in train's depth mix, few enough to be visited often in minutes. Each comes with a small fixed panel whose
+    distractor seeds appear in no split.
     """
     by_depth = {depth: goals(depth) for depth in (1, 2, 3, 4)}
     heldout = [goal for depth, count in HELD_OUT_GOALS.items() for goal in by_depth[depth][:count]]
@@ -73,16 +75,20 @@ def splits() -> Mapping[str, tuple[str, ...]]:
     share = len(train[1]) / (len(train[1]) + len(train[2]))
     shallow = round(TRAIN_PANEL * share)
     panel = (*train[1][:shallow], *train[2][: TRAIN_PANEL - shallow])
+    shallow = round(DEMO_GOALS * share)
+    demo = (*train[1][:shallow], *train[2][: DEMO_GOALS - shallow])
     return MappingProxyType(
         {
             "train": _grid((*train[1], *train[2]), SPLIT_SEEDS),
             "heldout": _grid(heldout, SPLIT_SEEDS),
             "depth3": _grid(by_depth[3], SPLIT_SEEDS),
             "depth4": _grid(by_depth[4], SPLIT_SEEDS),
+            "demo": _grid(demo, SPLIT_SEEDS),
             "train-panel": _grid(panel, PANEL_SEEDS[:1]),
             "heldout-panel": _grid(heldout, PANEL_SEEDS[:2]),
             "depth3-panel": _grid(by_depth[3], PANEL_SEEDS[:1]),
             "depth4-panel": _grid(by_depth[4], PANEL_SEEDS),
+            "demo-panel": _grid(demo, PANEL_SEEDS),
         }
     )
 
