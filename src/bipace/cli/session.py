@@ -49,17 +49,22 @@ def train_and_report(config: Config, folder: Path, *, resume: bool = False, inst
     """
     console = Console(stderr=True)
     started = time.perf_counter()
-    with _progress(console) as progress:
-        bar = progress.add_task(config.estimator, total=config.run.iterations, note="warm start")
+    progress = _progress(console)
+    bar = progress.add_task(config.estimator, total=config.run.iterations, note="")
 
-        def show(run: Run, metrics: dict[str, float]) -> None:
-            note = f"success {metrics.get('episode/success_rate', 0.0):.0%}"
-            latest = [v for k, v in metrics.items() if k == f"val/{run.panels.panel}/success"]
-            if latest:
-                progress.console.print(f"iteration {run.iteration:4d}  {run.panels.panel} success {latest[0]:.1%}")
-            progress.update(bar, completed=run.iteration, note=note)
+    def show(run: Run, metrics: dict[str, float]) -> None:
+        progress.start()  # not before the settings proved usable: an error stands alone on the screen
+        note = f"success {metrics['episode/success_rate']:.0%}" if "episode/success_rate" in metrics else "warm start"
+        latest = metrics.get(f"val/{run.panels.panel}/success")
+        if latest is not None:
+            progress.console.print(f"iteration {run.iteration:4d}  {run.panels.panel} success {latest:.1%}")
+        progress.update(bar, completed=run.iteration, note=note)
 
+    try:
         run = train(config, folder, resume=resume, on_iteration=show)
+    finally:
+        if progress.live.is_started:
+            progress.stop()
     summary = summarize(run, {"install": install_seconds, "train": time.perf_counter() - started})
     write_json(folder / "summary.json", summary)
     panel = run.panels.panel

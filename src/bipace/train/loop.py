@@ -239,8 +239,12 @@ def train(
         ConfigError: the folder holds another run, or resume with another configuration.
         NonFiniteError: the update broke down.
     """
-    _prepare(config, folder, resume)
-    run = Run(config, folder)
+    _check_folder(config, folder, resume)
+    run = Run(config, folder)  # everything that can be wrong with the settings is found here, before a file is written
+    if not resume:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_config(config, folder / "config.toml")
+        write_json(folder / "config.json", config.model_dump(mode="json"))
     if resume:
         run.resume()
         _truncate(folder / "metrics.jsonl", run.iteration)
@@ -272,16 +276,11 @@ def _validation(run: Run, first: bool = False, last: bool = False) -> dict[str, 
     return {**metrics, "timing_s/validation": time.perf_counter() - start}
 
 
-def _prepare(config: Config, folder: Path, resume: bool) -> None:
+def _check_folder(config: Config, folder: Path, resume: bool) -> None:
     saved = folder / "config.json"
     if not resume:
         if folder.exists() and any(folder.iterdir()):
-            raise ConfigError(
-                f"{folder}: already holds a run; continue it with --resume, or name another folder with --out"
-            )
-        folder.mkdir(parents=True, exist_ok=True)
-        write_config(config, folder / "config.toml")
-        write_json(saved, config.model_dump(mode="json"))
+            raise ConfigError(f"{folder}: already holds a run; continue it with --resume, or name another with --out")
         return
     if not saved.is_file() or not (folder / "last").exists():
         raise ConfigError(f"{folder}: holds no run to resume; start one without --resume")
