@@ -164,6 +164,19 @@ def test_text_vectors_join_equal_texts_at_radius_zero_and_similar_ones_later(tmp
     assert clusters[0.5] == 2
 
 
+def test_the_sweep_carries_the_label_free_criterion_of_the_core(small):
+    from bipace.core.calibrate import prediction_error
+    from bipace.core.returns import return_to_go
+
+    found = analyze(small)
+    returns = return_to_go(found.table.batch, found.options.gamma)
+    errors = {s.eps: prediction_error(found.table.batch, s.labels, returns) for s in found.sweep}
+    assert min(errors.values()) > 0
+    shown = found.to_dict()
+    assert {s["eps"]: s["prediction_error"] for s in shown["sweep"]} == pytest.approx(errors)
+    assert shown["best_eps"] == min(errors, key=lambda eps: (errors[eps], eps))
+
+
 def test_analysis_is_the_same_twice(small):
     assert analyze(small).to_json() == analyze(small).to_json()
 

@@ -15,7 +15,9 @@ from bipace.analyze.formats import read_files
 from bipace.analyze.health import Health, assess
 from bipace.analyze.records import Reading
 from bipace.analyze.table import Table, build_table, with_features
+from bipace.core.calibrate import prediction_error
 from bipace.core.estimators import RECIPES
+from bipace.core.returns import return_to_go
 from bipace.core.steps import Ints
 
 __all__ = ["SWEEP", "Analysis", "Options", "Sweep", "analyze"]
@@ -67,10 +69,15 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """One radius: its clusters and the credit of the three recipes that use them."""
+    """One radius: its clusters, how well they foretell returns, and the credit of the three recipes that use them.
+
+    `error` is the label-free criterion of `bipace.core.calibrate.prediction_error`: the mean squared error of a step's
+    return predicted from its cluster without its own trajectory. Lower is better; 0 where every group is lone.
+    """
 
     eps: float
     labels: Ints
+    error: float
     credits: Mapping[str, Credit]
 
 
@@ -103,6 +110,11 @@ class Analysis:
     def worst(self) -> str:
         """The gravest severity among the findings ("info" where there is none)."""
         return max((f.severity for f in self.findings), key=SEVERITIES.index, default="info")
+
+    def best_eps(self) -> float | None:
+        """The radius of the sweep with the least prediction error; None where nothing can be predicted."""
+        best = min(self.sweep, key=lambda s: (s.error, s.eps))
+        return best.eps if max(s.error for s in self.sweep) > 0 else None
 
     def agreement(self) -> dict[str, Any]:
         """Correlation and sign agreement of the recipes' advantages."""
@@ -153,10 +165,13 @@ def analyze(
     health = assess(table)
     credits: dict[str, Credit] = {}
     sweep: list[Sweep] = []
+    returns = return_to_go(table.batch, options.gamma)
     for eps in sorted({*SWEEP, options.eps}):
         progress(f"clusters at eps {eps:g}")
         labels = feature_clusters(table.batch, eps)
-        sweep.append(Sweep(eps, labels, {name: _credit(table, name, options, eps, labels) for name in BY_FEATURES}))
+        error = prediction_error(table.batch, labels, returns)
+        found = {name: _credit(table, name, options, eps, labels) for name in BY_FEATURES}
+        sweep.append(Sweep(eps, labels, error, found))
     chosen = next(s for s in sweep if s.eps == options.eps)
     for name in RECIPES:
         progress(f"advantages of {name}")

@@ -19,7 +19,7 @@ from bipace.core.estimators import RECIPES
 from bipace.core.steps import Ints
 
 if TYPE_CHECKING:
-    from bipace.analyze.analysis import Analysis
+    from bipace.analyze.analysis import Analysis, Sweep
 
 __all__ = ["MAX_TEXT", "payload"]
 
@@ -71,9 +71,8 @@ def payload(analysis: Analysis) -> dict[str, Any]:
         "agreement": analysis.agreement(),
         "recipes": {name: _recipe(name, credit) for name, credit in analysis.credits.items()},
         "sizes": {name: _sizes(analysis.credits[name]) for name in ("gigpo", "bipace")},
-        "sweep": [
-            {"eps": s.eps, **{name: _finite(c.diagnostics) for name, c in s.credits.items()}} for s in analysis.sweep
-        ],
+        "sweep": [_radius(radius) for radius in analysis.sweep],
+        "best_eps": analysis.best_eps(),
         "sampled": None
         if len(rows) == len(table.batch)
         else {"groups": len(groups), "of": len(table.tasks), "steps": len(rows), "of_steps": len(table.batch)},
@@ -92,6 +91,11 @@ def payload(analysis: Analysis) -> dict[str, Any]:
         "columns": columns.items,
         "texts": texts.items,
     }
+
+
+def _radius(radius: Sweep) -> dict[str, Any]:
+    recipes = {name: _finite(credit.diagnostics) for name, credit in radius.credits.items()}
+    return {"eps": radius.eps, "prediction_error": _short(radius.error), **recipes}
 
 
 def _short(value: float) -> float:

@@ -31,7 +31,9 @@ def print_summary(analysis: Analysis, console: Console, detail: bool = False) ->
             console.print(f"  [dim]{_clean(note)}[/]")
     console.print(Panel(_numbers(analysis), border_style="dim", expand=False))
     console.print(_recipes(analysis))
-    console.print(f"[dim]State features: {_clean(analysis.feature_label)}[/]\n")
+    best = analysis.best_eps()
+    choice = "" if best is None else f" · the radius whose clusters foretell returns best: eps {best:g}"
+    console.print(f"[dim]State features: {_clean(analysis.feature_label)}{choice}[/]\n")
     for finding in analysis.findings:
         mark = f"[{_COLOURS[finding.severity]}]{finding.severity:>7}[/]"
         console.print(f"{mark}  [bold]{_clean(finding.title)}[/]")

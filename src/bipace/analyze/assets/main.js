@@ -22,7 +22,7 @@ function setEps(index) {
   state.eps = index;
   const sweep = DATA.sweep[index];
   document.getElementById("eps-value").textContent = sweep.eps;
-  document.getElementById("eps-note").textContent = percent(sweep.bipace.lone_step_share) + " of steps without a peer, P90 size " + number(sweep.bipace.cluster_size_p90);
+  document.getElementById("eps-note").textContent = percent(sweep.bipace.lone_step_share) + " of steps without a peer, P90 size " + number(sweep.bipace.cluster_size_p90) + (DATA.best_eps === null ? "" : ", prediction error " + number(sweep.prediction_error) + " (least at eps " + DATA.best_eps + ")");
 }
 function moveFocus(cell, key) {
   const row = Number(cell.dataset.row), group = DATA.groups[GROUP_OF[row]], k = TRAJECTORY_OF[row], t = T_OF[row];
