@@ -58,9 +58,7 @@ class EnvConfig(Section):
 class ActorConfig(Section):
     """The policy: a folder with a Hugging Face causal language model."""
 
-    folder: str = Field(
-        default="textcraft-small", description="a shipped actor (textcraft-small, textcraft-medium) or a folder"
-    )
+    folder: str = Field(default="textcraft-small", description="a shipped actor (textcraft-small) or a folder")
     device: str = Field(default="cpu", description="cpu or cuda")
     autocast: bool = Field(default=False, description="run the update's forward in bfloat16 autocast")
     threads: int | None = Field(default=None, ge=1, description="CPU threads of the model; default: all cores")
