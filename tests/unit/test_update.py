@@ -64,7 +64,7 @@ def rollouts(seed=0, n=8):
 def one_update(folder, **changes):
     actor = Actor.load(folder)
     sequences, advantages = rollouts()
-    config = UpdateConfig(lr=1e-2, **changes)
+    config = UpdateConfig(lr=1e-2, minibatches=1, **changes)
     old = score_sequences(actor, sequences, layer=None, micro_tokens=512).logprobs
     optimizer = torch.optim.SGD(actor.model.parameters(), lr=1e-2)
     metrics = update_policy(
@@ -88,7 +88,7 @@ def test_the_first_gradient_is_the_policy_gradient(actor):
     sequences, advantages = rollouts()
     old = score_sequences(actor, sequences, layer=None, micro_tokens=512).logprobs
     optimizer = torch.optim.SGD(actor.model.parameters(), lr=0.0)
-    config = UpdateConfig(grad_clip=1e9)
+    config = UpdateConfig(grad_clip=1e9, minibatches=1)
     values = token_values(sequences, advantages)
     update_policy(actor, optimizer, sequences, old, values, config, shuffle=np.random.default_rng(0))
     ours = torch.cat([p.grad.flatten() for p in actor.model.parameters()])
@@ -129,7 +129,9 @@ def test_a_non_finite_gradient_is_skipped_and_counted(tiny_actor_folder):
     values = token_values(sequences, advantages)
     values[3][0] = math.inf
     optimizer = torch.optim.AdamW(actor.model.parameters(), lr=1.0)
-    metrics = update_policy(actor, optimizer, sequences, old, values, UpdateConfig(), shuffle=np.random.default_rng(0))
+    metrics = update_policy(
+        actor, optimizer, sequences, old, values, UpdateConfig(minibatches=1), shuffle=np.random.default_rng(0)
+    )
     assert metrics["update/skipped"] == 1
     assert torch.equal(before, torch.cat([p.detach().flatten() for p in actor.model.parameters()]))
 

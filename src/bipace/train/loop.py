@@ -31,6 +31,7 @@ from bipace.rollout.table import to_rows
 from bipace.train.actors import actor_folder, make_collector
 from bipace.train.checkpoint import load_optimizer, read_state, save_checkpoint, write_json
 from bipace.train.config import Config, ConfigError, write_config
+from bipace.train.run_folder import check_folder, truncate_log
 from bipace.train.update import score_sequences, token_values, update_policy
 
 __all__ = ["NonFiniteError", "Run", "train"]
@@ -239,7 +240,7 @@ def train(
         ConfigError: the folder holds another run, or resume with another configuration.
         NonFiniteError: the update broke down.
     """
-    _check_folder(config, folder, resume)
+    check_folder(config, folder, resume)
     run = Run(config, folder)  # everything that can be wrong with the settings is found here, before a file is written
     if not resume:
         folder.mkdir(parents=True, exist_ok=True)
@@ -247,7 +248,7 @@ def train(
         write_json(folder / "config.json", config.model_dump(mode="json"))
     if resume:
         run.resume()
-        _truncate(folder / "metrics.jsonl", run.iteration)
+        truncate_log(folder / "metrics.jsonl", run.iteration)
     else:
         metrics = _validation(run, first=True)
         run._append("metrics.jsonl", [{"iteration": 0, **metrics}])
@@ -274,44 +275,6 @@ def _validation(run: Run, first: bool = False, last: bool = False) -> dict[str, 
         result = run.validate(panel)
         metrics |= {f"val/{panel}/{name}": value for name, value in result.metrics().items()}
     return {**metrics, "timing_s/validation": time.perf_counter() - start}
-
-
-def _check_folder(config: Config, folder: Path, resume: bool) -> None:
-    saved = folder / "config.json"
-    if not resume:
-        if folder.exists() and any(folder.iterdir()):
-            raise ConfigError(f"{folder}: already holds a run; continue it with --resume, or name another with --out")
-        return
-    if not saved.is_file() or not (folder / "last").exists():
-        raise ConfigError(f"{folder}: holds no run to resume; start one without --resume")
-    differing = sorted(_differences(json.loads(saved.read_text()), config.model_dump(mode="json")) - {"run.iterations"})
-    if differing:
-        raise ConfigError(f"{folder}: was made under another configuration; these keys differ: {', '.join(differing)}")
-
-
-def _differences(old: Any, new: Any, prefix: str = "") -> set[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        return {
-            d
-            for k in old.keys() | new.keys()
-            for d in _differences(old.get(k), new.get(k), f"{prefix}.{k}" if prefix else k)
-        }
-    return set() if old == new else {prefix}
-
-
-def _truncate(path: Path, iteration: int) -> None:
-    """Drop the lines of iterations behind the checkpoint: they will be made again."""
-    kept = [line for line in path.read_text(encoding="utf-8").splitlines() if _iteration(line) <= iteration]
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
-    temporary.replace(path)
-
-
-def _iteration(line: str) -> float:
-    try:
-        return json.loads(line)["iteration"]
-    except json.JSONDecodeError:  # a line that was being written when the run was killed
-        return float("inf")
 
 
 def _episode_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
