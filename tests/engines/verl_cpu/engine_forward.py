@@ -59,7 +59,10 @@ def main():
     plain = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
     generator = torch.Generator().manual_seed(0)
     lengths = [(9, 4), (30, 2), (1, 7), (17, 1), (5, 5), (24, 3), (12, 6), (2, 2)]
-    draw = lambda n: torch.randint(5, 1000, (n,), generator=generator)  # noqa: E731  (two calls in one line)
+
+    def draw(n: int) -> torch.Tensor:
+        return torch.randint(5, 1000, (n,), generator=generator)
+
     rows = [(draw(p), draw(r)) for p, r in lengths]
     found = {"ranks": ranks, "layers": plain.config.num_hidden_layers, "error": {}}
     for packed in (False, True):

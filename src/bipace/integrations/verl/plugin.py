@@ -14,6 +14,6 @@ from bipace.integrations.verl.guards import check_version
 check_version(version("verl"))
 
 # Only a verl of the right version has the names these import.
-from bipace.integrations.verl import agent_loop, engine, estimator, trainer  # noqa: E402
+from bipace.integrations.verl import agent_loop, engine, estimator, trainer  # noqa: E402  (after the version check)
 
 __all__ = ["agent_loop", "engine", "estimator", "trainer"]
