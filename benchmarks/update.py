@@ -1,9 +1,10 @@
-"""Forward and backward of one iteration: what the last block at response tokens and small micro-batches save.
+"""Forward and backward of one iteration, one thread: what it saves to compute no more than the loss needs.
 
     OMP_NUM_THREADS=1 python benchmarks/update.py
 
-Processor time, in turns in one process, the least of five. Peer: a plain forward (every block on every token) in
-micro-batches of 16,384 padded tokens. Writes benchmarks/results/update.json.
+Peer: a plain padded forward (every block on every token) in micro-batches of 16,384 tokens. Between it and ours: the
+same without shared prompts. Processor time, in turns in one process, the least of five. Writes
+benchmarks/results/update.json.
 """
 
 from __future__ import annotations
@@ -21,24 +22,30 @@ from unittest.mock import patch
 import torch
 from iteration import RESULT
 
-from bipace.policies import scoring, states
-from bipace.policies.hf import Actor, buckets, score
+from bipace.policies import packing, scoring, states
+from bipace.policies.hf import Actor, score
 from bipace.rollout.records import TokenSequence
 from bipace.train.config import load_config
 from bipace.train.loop import Run
 
-WAYS = (("plain", 16384), ("plain", 4096), ("response tokens", 16384), ("response tokens", 4096))
+WAYS = tuple((way, tokens) for way in ("plain", "nothing shared", "shared prompts") for tokens in (16384, 4096, 2048))
 REPEATS = 5
 
 
-def plain(actor: Actor, *arguments: object) -> object:
-    return states._plain_states(actor.model.base_model, *arguments)
+def plain(actor: Actor, sequences: object, _: object, *arguments: object) -> object:
+    return states._plain_states(actor.model.base_model, sequences, *arguments)
+
+
+def alone(sequences: list[object], _: object) -> dict[int, list[int]]:
+    return {i: [i] for i in range(len(sequences))}
 
 
 def seconds(actor: Actor, sequences: list[TokenSequence], way: str, micro_tokens: int) -> float:
+    sharing = packing._families if way == "shared prompts" else alone
+    forward = plain if way == "plain" else states.states_at
     start = time.process_time()
-    with patch.object(scoring, "states_at", plain if way == "plain" else states.states_at):
-        for chosen in buckets([len(s.tokens) for s in sequences], micro_tokens):
+    with patch.object(packing, "_families", sharing), patch.object(scoring, "states_at", forward):
+        for chosen in packing.micro_batches([s.tokens for s in sequences], [s.spans for s in sequences], micro_tokens):
             part = [sequences[i] for i in chosen]
             found = score(actor, [s.tokens for s in part], [s.spans for s in part], layer=None)
             found.logprobs.sum().backward()
@@ -57,7 +64,7 @@ def measure(folder: str) -> dict[str, object]:
     for _ in range(REPEATS):
         for way in WAYS:
             least[way] = min(least[way], seconds(run.actor, sequences, *way))
-    value, peer = least[WAYS[-1]], least[WAYS[0]]
+    value, peer = least["shared prompts", config.update.micro_tokens], least[WAYS[0]]
     ways = {f"{way}, {micro} tokens": found for (way, micro), found in least.items()}
     return {"figure": f"{folder}: forward and backward of 128 episodes x 8 steps", "unit": "s", "value": value,
             "peer": peer, "ratio": peer / value, "ways": ways}  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bipace.policies.decode import CALL_TOKENS, PREFILL_TOKENS, _pack
 from bipace.policies.hf import Actor, buckets, score
-from bipace.policies.states import block_input, states_at
+from bipace.policies.states import _plain_states, states_at
 
 PROMPT_LENGTHS = (5, 40, 1, 17)
 
@@ -240,24 +240,37 @@ def test_sampled_logprobs_are_those_of_the_tempered_distribution(actor):
     np.testing.assert_allclose(logprobs, scores.logprobs.numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("layer", [None, 0, 1])
-def test_states_at_positions_equal_a_plain_forward_and_its_gradient(actor, layer):
-    """Ragged rows, one of them without any asked position."""
-    inputs = torch.randint(0, 200, (4, 37), generator=generator())
-    rows = torch.tensor([0, 0, 0, 2, 3, 3])
-    positions = torch.tensor([0, 5, 36, 11, 7, 8])
-    found, below = states_at(actor, inputs, rows, positions, layer)
+def test_states_at_positions_equal_a_plain_forward_and_its_gradient(actor, layer, shared):
+    """Ragged sequences, with two prompts that five of them share or with none in common."""
+    rng = np.random.default_rng(0)
+    heads = [rng.integers(0, 200, n) for n in (9, 4)]
+    order = [0, 1, 0, 0, 1] if shared else []
+    sequences = [
+        np.concatenate([heads[h], rng.integers(0, 200, n)])
+        for h, n in zip(order, (3, 8, 1, 20, 5)[: len(order)], strict=True)
+    ]
+    sequences += [rng.integers(0, 200, n) for n in (37, 12, 2)]
+    spans = [((len(heads[h]), len(s)),) for h, s in zip(order, sequences, strict=False)] + [
+        ((1, 2), (30, 37)),
+        ((11, 12),),
+        ((1, 2),),
+    ]
+    rows = torch.tensor([i for i, of in enumerate(spans) for start, end in of for _ in range(start, end)])
+    positions = torch.tensor([p - 1 for of in spans for start, end in of for p in range(start, end)])
     actor.model.zero_grad()
+    found, below = states_at(actor, sequences, spans, rows, positions, layer)
     found.square().sum().backward()
     gradients = {n: p.grad.clone() for n, p in actor.model.named_parameters() if p.grad is not None}
-    with block_input(actor.model.base_model, layer) as kept:
-        plain = actor.model.base_model(input_ids=inputs, use_cache=False).last_hidden_state[rows, positions]
-    torch.testing.assert_close(found, plain, atol=1e-5, rtol=1e-5)
-    assert (below is None) == (layer is None)
-    if layer is not None:
-        torch.testing.assert_close(below, kept[0], atol=1e-5, rtol=1e-5)
     actor.model.zero_grad()
+    plain, plain_below = _plain_states(actor.model.base_model, sequences, rows, positions, layer)
+    torch.testing.assert_close(found, plain, atol=1e-5, rtol=1e-5)
+    assert (below is None) == (plain_below is None) == (layer is None)
+    if layer is not None:
+        torch.testing.assert_close(below, plain_below, atol=1e-5, rtol=1e-5)
     plain.square().sum().backward()
+    assert gradients
     for name, parameter in actor.model.named_parameters():
         if parameter.grad is not None:
             torch.testing.assert_close(gradients[name], parameter.grad, atol=1e-4, rtol=1e-4)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bipace.policies.packing import Spans
 from bipace.policies.states import states_at
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def buckets(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
 def score(
     actor: Actor,
     sequences: Sequence[NDArray[np.int64]],
-    spans: Sequence[Sequence[tuple[int, int]]],
+    spans: Sequence[Spans],
     *,
     layer: int | None,
     temperature: float = 1.0,
@@ -61,7 +62,7 @@ def score(
 ) -> Scores:
     """Score the response spans of token sequences in one forward.
 
-    Sequences are padded on the right under a causal mask, so positions are natural and padding is never seen.
+    Positions are natural, padding is never seen, and a prompt that several sequences begin with is computed once.
     Logits are computed at response positions only. Works with and without gradients.
 
     Args:
@@ -78,31 +79,21 @@ def score(
     """
     if temperature <= 0:
         raise ValueError(f"temperature is {temperature}; it must be positive")
-    row, position, starts = _positions(sequences, spans)
-    ids = np.zeros((len(sequences), max(len(tokens) for tokens in sequences)), dtype=np.int64)
-    for i, tokens in enumerate(sequences):
-        ids[i, : len(tokens)] = tokens
-    device = actor.device
-    inputs = torch.from_numpy(ids).to(device)
-    rows, targets = torch.from_numpy(row).to(device), torch.from_numpy(position).to(device)
-    final, below = states_at(actor, inputs, rows, targets - 1, None if layer == actor.n_layers else layer)
+    rows, positions, targets, firsts = (torch.from_numpy(x).to(actor.device) for x in _responses(sequences, spans))
+    # A token is drawn from the state before it.
+    final, below = states_at(actor, sequences, spans, rows, positions - 1, None if layer == actor.n_layers else layer)
     logits = actor.model.get_output_embeddings()(final).float() / temperature
     everything = torch.log_softmax(logits, dim=-1)
-    logprobs = everything.gather(1, inputs[rows, targets][:, None])[:, 0]
+    logprobs = everything.gather(1, targets[:, None])[:, 0]
     entropy = -(everything.exp() * everything).sum(-1) if with_entropy else None
-    features = None
-    if layer is not None:
-        at = torch.from_numpy(starts).to(device)
-        # The state before a response is the one its first token is drawn from.
-        state = final.detach()[at[:, 2]] if below is None else below[at[:, 0], at[:, 1] - 1]
-        features = state.float()
+    features = None if layer is None else (final.detach() if below is None else below)[firsts].float()
     return Scores(logprobs, entropy, features)
 
 
-def _positions(
-    sequences: Sequence[NDArray[np.int64]], spans: Sequence[Sequence[tuple[int, int]]]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Sequence and position of every response token; sequence, start and first response token of every span."""
+def _responses(
+    sequences: Sequence[NDArray[np.int64]], spans: Sequence[Spans]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Sequence, position and id of every response token; and which of them is the first of each span."""
     if len(sequences) != len(spans):
         raise ValueError(f"{len(sequences)} sequences and {len(spans)} lists of spans; one list per sequence is needed")
     flat = [(i, start, end) for i, of_sequence in enumerate(spans) for start, end in of_sequence]
@@ -115,6 +106,5 @@ def _positions(
             )
     row = np.concatenate([np.full(end - start, i, dtype=np.int64) for i, start, end in flat])
     position = np.concatenate([np.arange(start, end, dtype=np.int64) for _, start, end in flat])
-    first = np.cumsum([0, *(end - start for _, start, end in flat[:-1])])
-    starts = np.array([(i, start, k) for (i, start, _), k in zip(flat, first, strict=True)], dtype=np.int64)
-    return row, position, starts
+    targets = np.concatenate([sequences[i][start:end] for i, start, end in flat]).astype(np.int64, copy=False)
+    return row, position, targets, np.cumsum([0, *(end - start for _, start, end in flat[:-1])])

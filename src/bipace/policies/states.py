@@ -1,20 +1,27 @@
-"""Hidden states of whole sequences where they are asked for: the last block runs at those positions only.
+"""Hidden states of whole sequences where they are asked for, at no more than they need.
 
 A loss reads the model at response tokens, a fifth of what it sees. Every other token is needed for its keys and values
 alone, so in the last block it needs no query, no output projection and no feed-forward: for the small actor's two
-blocks that is a third of the work. The numbers are those of a plain forward up to the order of sums.
+blocks that is a third of the work. A prompt that several sequences begin with is computed once (`packing.py`), and
+padding exists in attention alone. The numbers are those of a plain forward up to the order of sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.models.llama.modeling_llama import LlamaModel, rotate_half
 from transformers.models.qwen2.modeling_qwen2 import Qwen2Model
+
+from bipace.policies.packing import Packed, Spans, pack
 
 if TYPE_CHECKING:
     from bipace.policies.hf import Actor
@@ -23,32 +30,48 @@ __all__ = ["block_input", "states_at"]
 
 
 def states_at(
-    actor: Actor, inputs: torch.Tensor, rows: torch.Tensor, positions: torch.Tensor, layer: int | None
+    actor: Actor,
+    sequences: Sequence[NDArray[np.int64]],
+    spans: Sequence[Spans],
+    rows: torch.Tensor,
+    positions: torch.Tensor,
+    layer: int | None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Final states at some positions, and all states of one layer below.
+    """Final states at some positions, and the states of one layer below there.
 
     Args:
         actor: the model.
-        inputs: [b, length] token ids, padded on the right.
-        rows: [n] row of each asked position, in ascending order.
+        sequences: token ids.
+        spans: their responses; nothing is asked for before the last token of a sequence's first prompt.
+        rows: [n] sequence of each asked position, in ascending order.
         positions: [n] the position itself; no (row, position) twice.
         layer: k in 0..n_layers - 1, or None.
 
     Returns:
-        [n, D] states after the final norm, differentiable; and hidden_states[k] [b, length, D], detached, or None.
+        [n, D] states after the final norm, differentiable; and hidden_states[k] [n, D], detached, or None.
     """
     body: Any = actor.model.base_model
     if not isinstance(body, (LlamaModel, Qwen2Model)) or body.config._attn_implementation != "sdpa":
-        return _plain_states(body, inputs, rows, positions, layer)
-    hidden = body.embed_tokens(inputs)
-    angles = body.rotary_emb(hidden, torch.arange(inputs.shape[1], device=inputs.device)[None])
+        return _plain_states(body, sequences, rows, positions, layer)
+    packed = pack(sequences, spans, actor.device)
+    asked = _ask(packed, rows, positions)
+    hidden = body.embed_tokens(packed.ids)
+    angles = tuple(angle[0] for angle in body.rotary_emb(hidden, packed.positions[None]))
+    attend = partial(_attend_everywhere, packed, _additive(packed.sees(_columns(packed)), hidden.dtype))
     kept = None
     for k, block in enumerate(body.layers):
-        kept = hidden.detach() if k == layer else kept
-        if k == len(body.layers) - 1:
-            return body.norm(_block_at(block, hidden, angles, rows, positions)), kept
-        hidden = block(hidden, attention_mask=None, position_embeddings=angles)
-    raise ValueError("the model has no blocks")
+        kept = hidden.detach().index_select(0, asked.tokens) if k == layer else kept
+        last = k == len(body.layers) - 1
+        run = partial(
+            _block,
+            block,
+            angles=angles,
+            at=asked.tokens if last else None,
+            attend=partial(_attend_at, packed, asked) if last else attend,
+        )
+        again = block.training and block.gradient_checkpointing
+        hidden = block._gradient_checkpointing_func(run, hidden) if again else run(hidden)
+    return body.norm(hidden), kept
 
 
 @contextmanager
@@ -68,44 +91,123 @@ def block_input(body: Any, layer: int | None) -> Iterator[list[torch.Tensor]]:
 
 
 def _plain_states(
-    body: Any, inputs: torch.Tensor, rows: torch.Tensor, positions: torch.Tensor, layer: int | None
+    body: Any, sequences: Sequence[NDArray[np.int64]], rows: torch.Tensor, positions: torch.Tensor, layer: int | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The same for any architecture: a plain forward, of which the asked positions are kept."""
+    """The same for any architecture: a plain padded forward, of which the asked positions are kept."""
+    ids = np.zeros((len(sequences), max(len(tokens) for tokens in sequences)), dtype=np.int64)
+    for i, tokens in enumerate(sequences):
+        ids[i, : len(tokens)] = tokens
     with block_input(body, layer) as kept:
-        final = body(input_ids=inputs, use_cache=False).last_hidden_state
-    return final[rows, positions], kept[0] if kept else None
+        final = body(input_ids=torch.from_numpy(ids).to(rows.device), use_cache=False).last_hidden_state
+    return final[rows, positions], kept[0][rows, positions] if kept else None
 
 
-def _block_at(
-    block: Any,
-    hidden: torch.Tensor,
-    angles: tuple[torch.Tensor, torch.Tensor],
-    rows: torch.Tensor,
-    positions: torch.Tensor,
-) -> torch.Tensor:
-    """A block's output [n, D] at n positions of `hidden` [b, length, D]."""
-    attention = block.self_attn
-    n_rows, length, _ = hidden.shape
-    size, groups = attention.head_dim, attention.num_key_value_groups
-    cos, sin = angles
-    normed = block.input_layernorm(hidden)
-    keys = attention.k_proj(normed).view(n_rows, length, -1, size).transpose(1, 2)
-    values = attention.v_proj(normed).view(n_rows, length, -1, size).transpose(1, 2)
-    keys = keys * cos[:, None] + rotate_half(keys) * sin[:, None]
-    queries = attention.q_proj(normed[rows, positions]).view(len(rows), -1, size)
-    queries = queries * cos[0, positions, None] + rotate_half(queries) * sin[0, positions, None]
-    # A row's queries stand side by side in a padded table [b, width]; a padding query looks at slot 0 and is dropped.
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The asked positions: [n] tokens, their cells in a padded table [b, width], and what each cell sees."""
+
+    tokens: torch.Tensor
+    cells: torch.Tensor
+    width: int
+    mask: torch.Tensor
+
+
+def _ask(packed: Packed, rows: torch.Tensor, positions: torch.Tensor) -> _Asked:
+    n_rows = len(packed.tails)
     counts = torch.bincount(rows, minlength=n_rows)
     column = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
     width = int(counts.max())
-    table = queries.new_zeros((n_rows, width, *queries.shape[1:])).index_put((rows, column), queries)
-    seen = positions.new_zeros((n_rows, width)).index_put((rows, column), positions)
-    mask = torch.arange(length, device=rows.device) <= seen[:, :, None]
-    # The query heads that share a key head become more queries of that head, so no key is copied.
-    grouped = table.transpose(1, 2).reshape(n_rows, -1, groups * width, size)
-    found = scaled_dot_product_attention(
-        grouped, keys, values, attn_mask=mask.repeat(1, groups, 1)[:, None], scale=attention.scaling
-    )
-    mixed = found.view(n_rows, -1, width, size).transpose(1, 2)[rows, column].flatten(1)
-    after = hidden[rows, positions] + attention.o_proj(mixed)
+    tokens = packed.first[rows] + positions
+    # A padding query looks at the first token of the tail, and is dropped.
+    seen = positions.new_zeros((n_rows, width)).index_put((rows, column), tokens - packed.tails[rows, 0])
+    return _Asked(tokens, rows * width + column, width, packed.sees(seen))
+
+
+def _columns(packed: Packed) -> torch.Tensor:
+    """[b, S] each tail token's own column."""
+    return torch.arange(packed.tails.shape[1], device=packed.tails.device).expand(packed.tails.shape)
+
+
+def _additive(seen: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The mask as a bias, made once: given as truth values it would be turned into one in every block."""
+    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -torch.inf)
+
+
+def _block(
+    block: Any,
+    hidden: torch.Tensor,
+    *,
+    angles: tuple[torch.Tensor, torch.Tensor],
+    at: torch.Tensor | None,
+    attend: Callable[..., torch.Tensor],
+) -> torch.Tensor:
+    """A block's output [n, D] for tokens [T, D], at all of them or at n of them."""
+    attention = block.self_attn
+    normed = block.input_layernorm(hidden)
+    # index_select, whose gradient is a sum over rows; indexing's own is several times slower on a CPU.
+    some, cos, sin = (x if at is None else x.index_select(0, at) for x in (normed, *angles))
+    keys = _rotate(_heads(attention.k_proj(normed), attention), *angles)
+    values = _heads(attention.v_proj(normed), attention)
+    queries = _rotate(_heads(attention.q_proj(some), attention), cos, sin)
+    mixed = attend(queries, keys, values, attention.scaling)
+    after = (hidden if at is None else hidden.index_select(0, at)) + attention.o_proj(mixed)
     return after + block.mlp(block.post_attention_layernorm(after))
+
+
+def _heads(projected: torch.Tensor, attention: Any) -> torch.Tensor:
+    return projected.view(len(projected), -1, attention.head_dim)
+
+
+def _rotate(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    return states * cos[:, None] + rotate_half(states) * sin[:, None]
+
+
+def _table(states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """States [T, heads, size] of a table of tokens [rows, width], as [rows, heads, width, size]."""
+    return states.index_select(0, tokens.flatten()).view(*tokens.shape, *states.shape[1:]).transpose(1, 2)
+
+
+def _attend_everywhere(
+    packed: Packed, bias: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """Attention of all tokens: prompts among themselves, tails to their prompt and themselves. [T, heads * size]."""
+    tables = []
+    if packed.prompts.numel():
+        tables.append(_causal(*(_table(x, packed.prompts) for x in (queries, keys, values)), scale))
+        tables.append(
+            _grouped(
+                _table(queries, packed.tails), _table(keys, packed.shared), _table(values, packed.shared), bias, scale
+            )
+        )
+    else:
+        tables.append(_causal(*(_table(x, packed.tails) for x in (queries, keys, values)), scale))
+    return torch.cat([table.transpose(1, 2).flatten(2).flatten(0, 1) for table in tables]).index_select(
+        0, packed.places
+    )
+
+
+def _attend_at(
+    packed: Packed, asked: _Asked, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """Attention of the asked tokens alone, [n, heads * size]."""
+    cells = queries.new_zeros((len(packed.tails) * asked.width, *queries.shape[1:])).index_copy(0, asked.cells, queries)
+    table = cells.view(len(packed.tails), asked.width, *queries.shape[1:]).transpose(1, 2)
+    found = _grouped(
+        table, _table(keys, packed.shared), _table(values, packed.shared), _additive(asked.mask, queries.dtype), scale
+    )
+    return found.transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, asked.cells)
+
+
+def _causal(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float) -> torch.Tensor:
+    return scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=scale, enable_gqa=True)
+
+
+def _grouped(
+    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, bias: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """Attention under a bias [rows, width, keys]; query heads that share a key head become more queries of it."""
+    rows, heads, width, size = queries.shape
+    groups = heads // keys.shape[1]
+    table = queries.reshape(rows, keys.shape[1], groups * width, size)
+    found = scaled_dot_product_attention(table, keys, values, attn_mask=bias.repeat(1, groups, 1)[:, None], scale=scale)
+    return found.reshape(rows, heads, width, size)

@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from bipace.core.steps import Floats
-from bipace.policies.hf import Actor, Scores, buckets, score
+from bipace.policies.hf import Actor, Scores, score
+from bipace.policies.packing import micro_batches
 from bipace.rollout.records import TokenSequence
 from bipace.train.config import UpdateConfig
 from bipace.train.losses import k3, policy_loss
@@ -66,7 +67,7 @@ def score_sequences(
     logprobs: list[torch.Tensor] = [torch.empty(0)] * len(sequences)
     features: list[torch.Tensor] = [torch.empty(0)] * len(sequences)
     with torch.no_grad():
-        for chosen in buckets([len(s.tokens) for s in sequences], micro_tokens):
+        for chosen in micro_batches([s.tokens for s in sequences], [s.spans for s in sequences], micro_tokens):
             scores = _score(actor, [sequences[i] for i in chosen], layer, temperature)
             tokens = [_response_length(sequences[i]) for i in chosen]
             spans = [len(sequences[i].spans) for i in chosen]
@@ -151,7 +152,8 @@ def update_policy(
             before = totals.sums()
             everyone = config.kl_loss_coef > 0 or config.entropy_coef > 0
             active = [i for i in batch if everyone or bool((advantages[i] != 0).any())]
-            for positions in buckets([len(sequences[i].tokens) for i in active], config.micro_tokens):
+            tokens_of, spans_of = [sequences[i].tokens for i in active], [sequences[i].spans for i in active]
+            for positions in micro_batches(tokens_of, spans_of, config.micro_tokens):
                 chosen = [active[p] for p in positions]
                 loss = _loss(
                     actor, sequences, old, advantages, reference, chosen, config, temperature, autocast, totals
