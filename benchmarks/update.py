@@ -17,6 +17,7 @@ import tempfile
 import time
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -32,7 +33,7 @@ WAYS = tuple((way, tokens) for way in ("plain", "nothing shared", "shared prompt
 REPEATS = 5
 
 
-def plain(actor: Actor, sequences: object, _: object, *arguments: object) -> object:
+def plain(actor: Actor, sequences: Any, _: object, *arguments: Any) -> object:
     return states._plain_states(actor.model.base_model, sequences, *arguments)
 
 

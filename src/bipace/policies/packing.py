@@ -68,7 +68,7 @@ def pack(sequences: Sequence[NDArray[np.int64]], spans: Sequence[Spans], device:
     prompt_table, real = _table([len(heads[h]) for h in kept], starts)
     tail_table, real_tail = _table([len(tail) for tail in tails], starts[len(kept) :])
     row_of = {h: row for row, h in enumerate(kept)}
-    rows = np.array([row_of.get(h, -1) for h in head_of])
+    rows = np.array([row_of.get(int(h), -1) for h in head_of])
     # The last row of these stands for no prompt at all.
     contexts = np.vstack([prompt_table, np.zeros((1, prompt_table.shape[1]), np.int64)])[rows]
     reals = np.vstack([real, np.zeros((1, real.shape[1]), bool)])[rows]

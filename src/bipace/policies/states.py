@@ -56,18 +56,19 @@ def states_at(
     packed = pack(sequences, spans, actor.device)
     asked = _ask(packed, rows, positions)
     hidden = body.embed_tokens(packed.ids)
-    angles = tuple(angle[0] for angle in body.rotary_emb(hidden, packed.positions[None]))
-    attend = partial(_attend_everywhere, packed, _additive(packed.sees(_columns(packed)), hidden.dtype))
+    cos, sin = body.rotary_emb(hidden, packed.positions[None])
+    bias = _additive(packed.sees(_columns(packed)), hidden.dtype) if packed.prompts.numel() else None
+    blocks: list[Any] = list(body.layers)
     kept = None
-    for k, block in enumerate(body.layers):
+    for k, block in enumerate(blocks):
         kept = hidden.detach().index_select(0, asked.tokens) if k == layer else kept
-        last = k == len(body.layers) - 1
+        last = k == len(blocks) - 1
         run = partial(
             _block,
             block,
-            angles=angles,
+            angles=(cos[0], sin[0]),
             at=asked.tokens if last else None,
-            attend=partial(_attend_at, packed, asked) if last else attend,
+            attend=partial(_attend_at, packed, asked) if last else partial(_attend_everywhere, packed, bias),
         )
         again = block.training and block.gradient_checkpointing
         hidden = block._gradient_checkpointing_func(run, hidden) if again else run(hidden)
@@ -168,22 +169,25 @@ def _table(states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
 
 
 def _attend_everywhere(
-    packed: Packed, bias: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
+    packed: Packed,
+    bias: torch.Tensor | None,
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    scale: float,
 ) -> torch.Tensor:
-    """Attention of all tokens: prompts among themselves, tails to their prompt and themselves. [T, heads * size]."""
-    tables = []
-    if packed.prompts.numel():
-        tables.append(_causal(*(_table(x, packed.prompts) for x in (queries, keys, values)), scale))
-        tables.append(
-            _grouped(
-                _table(queries, packed.tails), _table(keys, packed.shared), _table(values, packed.shared), bias, scale
-            )
-        )
-    else:
-        tables.append(_causal(*(_table(x, packed.tails) for x in (queries, keys, values)), scale))
-    return torch.cat([table.transpose(1, 2).flatten(2).flatten(0, 1) for table in tables]).index_select(
-        0, packed.places
+    """Attention of all tokens [T, heads * size]: prompts among themselves, tails to their prompt and themselves."""
+
+    def causal(tokens: torch.Tensor) -> torch.Tensor:
+        q, k, v = _table(queries, tokens), _table(keys, tokens), _table(values, tokens)
+        return scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=True)
+
+    if bias is None:
+        return _flat(causal(packed.tails)).index_select(0, packed.places)
+    of_tails = _biased(
+        _table(queries, packed.tails), _table(keys, packed.shared), _table(values, packed.shared), bias, scale
     )
+    return torch.cat([_flat(causal(packed.prompts)), _flat(of_tails)]).index_select(0, packed.places)
 
 
 def _attend_at(
@@ -192,17 +196,17 @@ def _attend_at(
     """Attention of the asked tokens alone, [n, heads * size]."""
     cells = queries.new_zeros((len(packed.tails) * asked.width, *queries.shape[1:])).index_copy(0, asked.cells, queries)
     table = cells.view(len(packed.tails), asked.width, *queries.shape[1:]).transpose(1, 2)
-    found = _grouped(
-        table, _table(keys, packed.shared), _table(values, packed.shared), _additive(asked.mask, queries.dtype), scale
-    )
-    return found.transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, asked.cells)
+    bias = _additive(asked.mask, queries.dtype)
+    found = _biased(table, _table(keys, packed.shared), _table(values, packed.shared), bias, scale)
+    return _flat(found).index_select(0, asked.cells)
 
 
-def _causal(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float) -> torch.Tensor:
-    return scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=scale, enable_gqa=True)
+def _flat(table: torch.Tensor) -> torch.Tensor:
+    """[rows, heads, width, size] as [rows * width, heads * size]."""
+    return table.transpose(1, 2).flatten(2).flatten(0, 1)
 
 
-def _grouped(
+def _biased(
     queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, bias: torch.Tensor, scale: float
 ) -> torch.Tensor:
     """Attention under a bias [rows, width, keys]; query heads that share a key head become more queries of it."""
