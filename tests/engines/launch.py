@@ -18,7 +18,7 @@ from bipace.integrations.verl.data import write_tasks
 HELPERS = Path(__file__).resolve().parent / "verl_cpu"
 ACTOR = Path(bipace.__file__).resolve().parent / "assets" / "actors" / "textcraft-small"
 MODULES = ("cpu_platform", "hf_rollout", "bipace.integrations.verl.plugin")
-LEARNING_STEPS = 16
+LEARNING_STEPS = 12
 LEARNING = {"ranks": 1, "packed": False, "steps": LEARNING_STEPS, "tasks": 8, "group": 8}
 VALIDATION = ("trainer.val_before_train=True", f"trainer.test_freq={LEARNING_STEPS}")
 """A job long enough to learn, and its validation before and after: 32 tasks, four samples each."""

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bipace.policies.decode import CALL_TOKENS, PREFILL_TOKENS, _pack
+from bipace.policies.decode import CALL_TOKENS, PREFILL_TOKENS, SLOTS, _pack
 from bipace.policies.hf import Actor, buckets, score
 from bipace.policies.states import _plain_states, states_at
 
@@ -237,7 +237,22 @@ def test_sampled_logprobs_are_those_of_the_tempered_distribution(actor):
     sequences, spans, logprobs = rollout(actor, temperature=0.6)
     with torch.no_grad():
         scores = score(actor, sequences, spans, layer=None, temperature=0.6)
-    np.testing.assert_allclose(logprobs, scores.logprobs.numpy(), atol=1e-5)
+    # A temperature below 1 stretches the rounding of the logits, which is 1e-5 in this model with its large weights.
+    np.testing.assert_allclose(logprobs, scores.logprobs.numpy(), atol=2e-5)
+
+
+def test_slabs_grow_and_prompts_of_one_token_need_none(actor):
+    session = actor.session([[7], [7], [9]], 2, capacity=2 * SLOTS)
+    sequences = [[7]] * 4 + [[9]] * 2
+    for turn, rows in enumerate(([0, 3, 5], [0, 1, 2, 3, 4, 5], [4])):
+        reply = list(range(1, SLOTS // 2)) if turn else []
+        session.extend(rows, [reply] * len(rows))
+        responses = session.generate(rows, max_new_tokens=3, temperature=0.0, generator=generator())
+        for row, response in zip(rows, responses, strict=True):
+            prefix = sequences[row] + reply
+            assert response.tokens.tolist() == greedy(actor, prefix, 3)
+            sequences[row] = prefix + response.tokens.tolist()
+    assert max(map(len, sequences)) > SLOTS
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -50,7 +50,7 @@ def update(actor, *, checkpointing=False, reference=None):
     with actor.checkpointing(checkpointing):
         metrics = update_policy(
             actor, optimizer, sequences, old, token_values(sequences, values), config,
-            shuffle=np.random.default_rng(0), reference=reference,
+            groups=[str(i) for i in range(len(sequences))], shuffle=np.random.default_rng(0), reference=reference,
         )  # fmt: skip
     return metrics, optimizer
 

@@ -11,7 +11,9 @@ from bipace.policies.hf import Actor
 from bipace.rollout.records import TokenSequence
 from bipace.train.config import UpdateConfig
 from bipace.train.losses import k3, policy_loss
-from bipace.train.update import score_sequences, token_values, update_policy
+from bipace.train.update import _minibatches, score_sequences, token_values, update_policy
+
+ALONE = list("abcdefgh")  # eight sequences of eight prompt groups
 
 
 def plain_loss(logp, old, advantage, clip, dual):
@@ -69,9 +71,21 @@ def one_update(folder, **changes):
     optimizer = torch.optim.SGD(actor.model.parameters(), lr=1e-2)
     metrics = update_policy(
         actor, optimizer, sequences, old, token_values(sequences, advantages), config,
-        shuffle=np.random.default_rng(0), reference=old,
+        groups=ALONE, shuffle=np.random.default_rng(0), reference=old,
     )  # fmt: skip
     return torch.cat([p.detach().flatten() for p in actor.model.parameters()]), metrics
+
+
+def test_minibatches_keep_prompt_groups_together():
+    groups = list("abcdabcdabcd")
+    for seed in range(20):
+        parts = list(_minibatches(groups, 2, np.random.default_rng(seed)))
+        assert [len({groups[i] for i in part}) for part in parts] == [2, 2]
+        assert sorted(i for part in parts for i in part) == list(range(12))
+    # Fewer groups than parts: a group is cut, and no optimizer step is lost.
+    assert list(map(len, _minibatches(["a"] * 5, 3, np.random.default_rng(0)))) == [2, 2, 1]
+    assert list(map(len, _minibatches(["a", "b"], 4, np.random.default_rng(0)))) == [1, 1]
+    assert list(_minibatches([], 4, np.random.default_rng(0))) == [[]]
 
 
 @pytest.mark.parametrize("extra", [{}, {"kl_loss_coef": 0.1, "entropy_coef": 0.01}])
@@ -90,7 +104,7 @@ def test_the_first_gradient_is_the_policy_gradient(actor):
     optimizer = torch.optim.SGD(actor.model.parameters(), lr=0.0)
     config = UpdateConfig(grad_clip=1e9, minibatches=1)
     values = token_values(sequences, advantages)
-    update_policy(actor, optimizer, sequences, old, values, config, shuffle=np.random.default_rng(0))
+    update_policy(actor, optimizer, sequences, old, values, config, groups=ALONE, shuffle=np.random.default_rng(0))
     ours = torch.cat([p.grad.flatten() for p in actor.model.parameters()])
     optimizer.zero_grad()
     total, tokens = 0.0, 0
@@ -115,7 +129,7 @@ def test_sequences_without_signal_change_nothing_but_the_mean(tiny_actor_folder)
     optimizer = torch.optim.SGD(actor.model.parameters(), lr=1.0)
     metrics = update_policy(
         actor, optimizer, sequences, old, token_values(sequences, 0 * advantages), UpdateConfig(),
-        shuffle=np.random.default_rng(0),
+        groups=ALONE, shuffle=np.random.default_rng(0),
     )  # fmt: skip
     assert torch.equal(before, torch.cat([p.detach().flatten() for p in actor.model.parameters()]))
     assert metrics["update/response_tokens"] == 24
@@ -130,7 +144,14 @@ def test_a_non_finite_gradient_is_skipped_and_counted(tiny_actor_folder):
     values[3][0] = math.inf
     optimizer = torch.optim.AdamW(actor.model.parameters(), lr=1.0)
     metrics = update_policy(
-        actor, optimizer, sequences, old, values, UpdateConfig(minibatches=1), shuffle=np.random.default_rng(0)
+        actor,
+        optimizer,
+        sequences,
+        old,
+        values,
+        UpdateConfig(minibatches=1),
+        groups=ALONE,
+        shuffle=np.random.default_rng(0),
     )
     assert metrics["update/skipped"] == 1
     assert torch.equal(before, torch.cat([p.detach().flatten() for p in actor.model.parameters()]))

@@ -24,7 +24,8 @@ __all__ = ["DecodeSession", "Response"]
 
 PREFILL_TOKENS = 8192
 PREFILL_CHUNK = 1024
-CALL_TOKENS = 512  # what one more forward costs, in tokens (measured with the small actor on one core)
+CALL_TOKENS = 128  # what one more forward costs, in tokens (measured with both actors on one core)
+SLOTS = 256  # a slab grows by so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +88,15 @@ class DecodeSession:
         # transformers 5 renamed the argument within its major version.
         parameters = inspect.signature(self._body.forward).parameters
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
-        n_rows = len(prompts) * copies
-        self._layers = [SlabLayer(n_rows, capacity) for _ in range(actor.n_layers)]
+        self._layers = [SlabLayer() for _ in range(actor.n_layers)]
         self._cache = Cache(layers=[*self._layers])
-        self._held = np.zeros(n_rows, dtype=np.int64)
-        self._waiting: list[list[int]] = [[] for _ in range(n_rows)]
-        self._prefill([list(map(int, prompt)) for prompt in prompts], copies)
+        self._copies = copies
+        self._slots = {True: 0, False: 0}  # of the prompts' slab, and of the rows'
+        self._opened = np.zeros(len(prompts), dtype=np.int64)
+        self._prefill([list(map(int, prompt)) for prompt in prompts])
+        self._base = self._opened.repeat(copies)
+        self._held = self._base.copy()
+        self._waiting = [[int(prompt[-1])] for prompt in prompts for _ in range(copies)]
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -163,33 +167,39 @@ class DecodeSession:
                 )
 
     @torch.no_grad()
-    def _prefill(self, prompts: list[list[int]], copies: int) -> None:
+    def _prefill(self, prompts: list[list[int]]) -> None:
         """Compute each different prompt once, but for its last token, which waits in every row."""
         first: dict[tuple[int, ...], int] = {}
-        source = []
         for number, prompt in enumerate(prompts):
             if not 1 <= len(prompt) <= self.capacity:
                 raise ValueError(
                     f"prompt {number} has {len(prompt)} tokens; it must have 1 to {self.capacity} (the capacity)"
                 )
-            source += [first.setdefault(tuple(prompt), number * copies)] * copies
+            first.setdefault(tuple(prompt), number)
         unique = list(first)
         for bucket in buckets([len(prompt) for prompt in unique], PREFILL_TOKENS):
             longest = max(len(unique[i]) for i in bucket) - 1
             for start in range(0, longest, PREFILL_CHUNK):
                 members = [unique[i] for i in bucket if len(unique[i]) - 1 > start]
-                self._forward(
-                    [first[p] for p in members], [list(p[:-1][start : start + PREFILL_CHUNK]) for p in members]
-                )
-        self._held = self._held[np.array(source, dtype=np.int64)] if source else self._held
-        self._waiting = [[prompt[-1]] for prompt in prompts for _ in range(copies)]
-        end = int(self._held.max(initial=0))
-        if end and len(first) < len(source):
-            index = torch.tensor(source, device=self.actor.device)
+                chunks = [list(p[:-1][start : start + PREFILL_CHUNK]) for p in members]
+                self._forward([first[p] for p in members], chunks, opening=True)
+        end = int(self._opened.max(initial=0))
+        if end and len(first) < len(prompts):
+            source = np.array([first[tuple(prompt)] for prompt in prompts])
+            self._opened = self._opened[source]
             for layer in self._layers:
-                for slab in (layer.keys, layer.values):
-                    if slab is not None:
-                        slab[:, :, :end] = slab[index, :, :end]
+                layer.copy_prompts(torch.from_numpy(source).to(self.actor.device), end)
+
+    def _tensor(self, values: NDArray[np.int64]) -> torch.Tensor:
+        return torch.from_numpy(values).to(self.actor.device)
+
+    def _mask(self, window: Window, base: NDArray[np.int64]) -> torch.Tensor:
+        """[b, 1, q, prompt_end + end]: 0 where a query sees a slot, minus infinity where not."""
+        device, slots = self.actor.device, window.slots[:, None, :, None]
+        beyond = torch.arange(window.prompt_end, device=device) >= self._tensor(base)[:, None, None, None]
+        later = torch.arange(window.end, device=device) > slots
+        unseen = torch.cat([beyond.expand(-1, -1, slots.shape[2], -1), later], dim=3)
+        return torch.zeros(unseen.shape, dtype=self.actor.model.dtype, device=device).masked_fill_(unseen, -torch.inf)
 
     def _advance(self, rows: list[int], layer: int | None) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Feed what waits in these rows; after each row's last token, logits [rows, vocabulary] and a layer's state."""
@@ -204,41 +214,53 @@ class DecodeSession:
         return self.actor.model.get_output_embeddings()(hidden).float(), torch.cat(states)[order] if states else None
 
     def _forward(
-        self, rows: list[int], chunks: list[list[int]], layer: int | None = None
+        self, rows: list[int], chunks: list[list[int]], layer: int | None = None, *, opening: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Append a chunk of tokens to each row's slab; at each chunk's last token, the final state and a layer's."""
-        n_rows = len(self._held)
+        """Append a chunk of tokens to each row; at each chunk's last token, the final state and a layer's.
+
+        While opening, the rows are prompts.
+        """
+        held = self._opened if opening else self._held
+        base = np.zeros_like(held) if opening else self._base
         where = np.array(rows)
         # A gather of the slab costs more than the few idle rows it would leave out.
-        whole = 4 * len(rows) > 3 * n_rows
-        at = where if whole else np.arange(len(rows))
+        whole = 4 * len(rows) > 3 * len(held)
+        read, at = (np.arange(len(held)), where) if whole else (where, np.arange(len(rows)))
         counts = np.array([len(chunk) for chunk in chunks])
-        width = int(counts.max())
-        ids = np.zeros((n_rows if whole else len(rows), width), dtype=np.int64)
-        positions = np.full(ids.shape, self.capacity, dtype=np.int64)
-        for i, chunk, start in zip(at, chunks, self._held[where], strict=True):
+        ids = np.zeros((len(read), int(counts.max())), dtype=np.int64)
+        positions = np.zeros_like(ids)
+        end = int(((held - base)[where] + counts).max())
+        size = self._slots[opening] = max(self._slots[opening], -(-end // SLOTS) * SLOTS)
+        slots = np.full_like(ids, size)
+        for i, chunk, start, below in zip(at, chunks, held[where], base[where], strict=True):
             ids[i, : len(chunk)] = chunk
             positions[i, : len(chunk)] = np.arange(start, start + len(chunk))
-        self._held[where] += counts
-        end = int(self._held[where].max())
-        device = self.actor.device
-        slots = torch.from_numpy(positions).to(device)
-        gathered = None if whole else torch.from_numpy(where).to(device)
-        window = Window(torch.arange(n_rows, device=device) if gathered is None else gathered, slots, gathered, end)
+            slots[i, : len(chunk)] = positions[i, : len(chunk)] - below
+        held[where] += counts
+        window = Window(
+            opening=opening,
+            rows=len(held),
+            size=size,
+            write=self._tensor(read),
+            slots=self._tensor(slots),
+            read=None if whole else self._tensor(where),
+            end=end,
+            copies=1 if opening else self._copies,
+            prompt_end=0 if opening else int(self._opened.max(initial=0)),
+        )
         for slab in self._layers:
             slab.window = window
-        unseen = torch.arange(end, device=device) > slots[:, None, :, None]
-        mask = torch.zeros(unseen.shape, dtype=self.actor.model.dtype, device=device).masked_fill_(unseen, -torch.inf)
         below = None if layer == self.actor.n_layers else layer
         with _attention_of(self._body.config, ATTENTION), block_input(self._body, below) as kept:
             output = self._body(
-                input_ids=torch.from_numpy(ids).to(device),
-                attention_mask=mask,
-                position_ids=slots,
+                input_ids=self._tensor(ids),
+                attention_mask=self._mask(window, base[read]),
+                position_ids=self._tensor(positions),
                 use_cache=True,
+                slabs=self._layers,
                 **{self._cache_name: self._cache},
             )
-        last = torch.from_numpy(at).to(device), torch.from_numpy(counts - 1).to(device)
+        last = self._tensor(at), self._tensor(counts - 1)
         final = output.last_hidden_state[last]
         return final, None if layer is None else kept[0][last] if kept else final
 

@@ -152,6 +152,7 @@ class Run:
                 scored.logprobs,
                 values,
                 config.update,
+                groups=[trajectory.task for trajectory in kept for _ in trajectory.sequences],
                 shuffle=self._numpy(_SHUFFLE),
                 reference=reference,
                 temperature=temperature,

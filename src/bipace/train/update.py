@@ -114,6 +114,7 @@ def update_policy(
     advantages: Sequence[torch.Tensor],
     config: UpdateConfig,
     *,
+    groups: Sequence[str],
     shuffle: np.random.Generator,
     reference: Sequence[torch.Tensor] | None = None,
     temperature: float = 1.0,
@@ -133,7 +134,9 @@ def update_policy(
         old: log-probabilities before the update, per sequence.
         advantages: per sequence, one per response token (`token_values`).
         config: clips, coefficients, passes.
-        shuffle: decides the mini-batches.
+        groups: per sequence, its prompt group. Mini-batches are cut evenly from a row of shuffled groups, so a group is
+            split no more than it must: its advantages balance each other, and its prompt is computed once.
+        shuffle: decides the order of the groups.
         reference: log-probabilities of the reference policy, needed when kl_loss_coef > 0.
         temperature: the rollouts' own.
         autocast: bfloat16 autocast of the forward.
@@ -144,7 +147,7 @@ def update_policy(
     totals = _Totals()
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for _ in range(config.epochs):
-        for batch in _minibatches(len(sequences), config.parts(len(sequences)), shuffle):
+        for batch in _minibatches(groups, config.parts(len(sequences)), shuffle):
             tokens = sum(len(old[i]) for i in batch)
             if tokens == 0:
                 continue
@@ -250,6 +253,11 @@ def _response_length(sequence: TokenSequence) -> int:
     return sum(end - start for start, end in sequence.spans)
 
 
-def _minibatches(n: int, parts: int, shuffle: np.random.Generator) -> Iterator[list[int]]:
-    for part in np.array_split(shuffle.permutation(n), min(parts, max(n, 1))):
+def _minibatches(groups: Sequence[str], parts: int, shuffle: np.random.Generator) -> Iterator[list[int]]:
+    members: dict[str, list[int]] = {}
+    for i, group in enumerate(groups):
+        members.setdefault(group, []).append(i)
+    together = list(members.values())
+    order = [i for g in shuffle.permutation(len(together)) for i in together[g]]
+    for part in np.array_split(order, min(parts, max(len(order), 1))):
         yield [int(i) for i in part]
