@@ -1,6 +1,7 @@
 """Credit against the truth: exact worlds, re-rolls of a small actor, and what must be refused."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,8 +64,9 @@ def test_a_saved_truth_comes_back_and_another_identity_is_refused(truth, tmp_pat
     np.testing.assert_array_equal(again.advantage, truth.advantage)
     np.testing.assert_array_equal(again.batch.observation, truth.batch.observation)
     assert list(again.layers) == list(truth.layers)
-    with pytest.raises(ValueError, match="seed"):
-        load_truth(path, {**truth.identity, "seed": 2})
+    for key, other in (("seed", 2), ("actor", "another checkpoint"), ("tasks", ["another panel"])):
+        with pytest.raises(ValueError, match=f"these differ: {key}. Name another folder with --out"):
+            load_truth(path, {**truth.identity, key: other})
 
 
 def test_a_smaller_group_is_the_first_members_of_each(truth):
@@ -106,12 +108,37 @@ def test_recipes_without_features_are_judged_where_there_are_none(truth):
     assert "bipace" not in labels
 
 
-@pytest.mark.parametrize("skill", [0.0, 1.0])
-def test_a_policy_without_variance_is_no_result(skill):
-    truth = world_truth("corridor", {"length": 2}, groups=2, group_size=2, skill=skill, seed=0, horizon=1)
-    flat = Truth(truth.batch, truth.value, 0 * truth.advantage, truth.halves, truth.error, truth.gradient)
+@pytest.mark.parametrize(("skill", "horizon", "wins"), [(0.4, 1, 0.0), (1.0, 9, 1.0)])
+def test_a_policy_that_always_or_never_succeeds_is_no_result(skill, horizon, wins):
+    flat = world_truth("corridor", {"length": 2}, groups=4, group_size=4, skill=skill, horizon=horizon)
+    assert flat.batch.terminated.sum() / len(np.unique(flat.batch.trajectory)) == wins
     with pytest.raises(NoVariance, match="always or never"):
         score_all([flat], [parse_candidate("grpo")])
+    judged = score_all([flat, world_truth("grid", groups=4, group_size=4)], [parse_candidate("grpo")], bootstraps=5)
+    assert (judged["seeds"], judged["seeds_without_variance"]) == (1, 1)
+
+
+def test_steps_on_which_the_truth_does_not_vary_give_no_number(truth):
+    rows = np.abs(truth.advantage - truth.advantage[0]) < 1e-12
+    found = score(truth, truth.batch.reward + truth.batch.t, bootstraps=2, rows=rows)
+    assert all(np.isnan(found[name]).all() for name in METRICS)
+
+
+def test_a_group_left_with_one_trajectory_is_judged_with_the_others(truth):
+    lone = (truth.batch.task != 0) | (truth.batch.trajectory == truth.batch.trajectory[truth.batch.task == 0][0])
+    left = truth.take(np.flatnonzero(lone))
+    candidates = shipped(list(truth.layers))
+    found = score_all([left], candidates, bootstraps=5)
+    assert all(np.isfinite(entry["pearson"]["value"]) for entry in found["recipes"].values())
+    grpo = next(c for c in candidates if c.label == "grpo")
+    assert (grpo.values(left)[left.batch.task == 0] == 0).all()
+
+
+def test_features_that_are_no_numbers_are_refused_by_name(truth):
+    broken = np.array(truth.layers["spread"])
+    broken[3, 0] = np.nan
+    with pytest.raises(ValueError, match="features: nan at row 3"):
+        parse_candidate("bipace layer=spread").values(replace(truth, layers={"spread": broken}))
 
 
 def test_the_noise_ceiling_is_the_correlation_a_perfect_recipe_reaches():
