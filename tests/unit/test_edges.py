@@ -5,7 +5,7 @@ import pytest
 
 from bipace.core.advantages import Blend, Recipe, Term, advantages
 from bipace.core.baselines import Peers
-from bipace.core.calibrate import calibrate
+from bipace.core.calibrate import calibrate, choose
 from bipace.core.clustering import by_features, by_observation, by_prompt_group, by_similarity
 from bipace.core.estimators import recipe
 from bipace.core.greedy import greedy_cosine
@@ -51,7 +51,7 @@ def test_texts_exactly_as_similar_as_asked_are_peers():
 
 
 def test_a_radius_is_chosen_for_the_recipes_own_discount():
-    """At gamma 0 a step's return is its own reward, at 1 the episode's: two states, two choices."""
+    """At gamma 0 a step's return is its own reward, at 1 what is left of the episode's."""
     kind = np.tile([[0, 1], [1, 0]], (20, 1))
     rewards = np.where(kind == 0, 10.0, -10.0)  # of every episode the same sum
     rows = build_batch(
@@ -59,10 +59,14 @@ def test_a_radius_is_chosen_for_the_recipes_own_discount():
         observation=list(range(80)), action=["a"] * 80,
         features=(np.eye(2, 8)[kind.ravel()] + 0.01 * np.random.default_rng(0).standard_normal((80, 8))),
     )  # fmt: skip
-    shortsighted = calibrate(rows.batch, 0.0)
-    assert calibrate(rows.batch, 1.0).curve != shortsighted.curve
-    found = advantages(rows.batch, recipe("bipace", eps="auto", gamma=0.0)).outcomes[-1]
-    np.testing.assert_array_equal(found.peers.cluster, shortsighted.labels)
+    curves = {gamma: calibrate(rows.batch, gamma).curve for gamma in (0.0, 0.95, 1.0)}
+    assert len(set(curves.values())) == 3
+    for gamma, curve in curves.items():
+        for name in ("bigpo", "diff_peer", "bipace", "pooled"):
+            options = {"clusters": "features"} if name == "pooled" else {}
+            found = choose(rows.batch, recipe(name, eps="auto", gamma=gamma, **options).terms)
+            assert found is not None
+            assert found.curve == curve
 
 
 def test_a_blend_may_weigh_against_other_terms():
