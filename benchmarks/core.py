@@ -156,7 +156,7 @@ def clustering(clusters: int) -> dict[str, Any]:
     others = [group.copy() for group in groups]
     # Alternating, so that a busy neighbour slows both.
     times = []
-    for _ in range(9):
+    for _ in range(15):
         times.append(
             [
                 best_seconds(lambda: [g @ g.T for g in groups], 1),

@@ -11,7 +11,7 @@ from bipace.core.advantages import Recipe, Term, advantages
 from bipace.core.clustering import by_prompt_group
 from bipace.credit.candidates import Candidate, parse_candidate, shipped
 from bipace.credit.report import draw_scores, markdown_table, score_table
-from bipace.credit.score import METRICS, NoVariance, noise_ceiling, score, score_all
+from bipace.credit.score import METRICS, NoVariance, best, noise_ceiling, score, score_all
 from bipace.credit.truth import Truth, join, load_truth, save_truth
 from bipace.credit.worlds import world_truth
 
@@ -43,6 +43,47 @@ def test_the_scores_are_their_definitions(truth):
     assert found["sign"][0] == pytest.approx((np.sign(values) == np.sign(truth.advantage))[matters].mean())
     a, b = values @ truth.gradient, truth.advantage @ truth.gradient
     assert found["gradient_cosine"][0] == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b), rel=1e-5)
+
+
+def test_signs_are_judged_where_the_truth_stands_out_of_its_own_error(truth):
+    values = advantages(truth.batch, parse_candidate("gigpo").recipe).values
+    noisy = replace(truth, error=np.full(len(values), 0.4 * np.median(np.abs(truth.advantage))))
+    matters = np.abs(truth.advantage) > 2 * noisy.error
+    assert 0 < matters.mean() < (np.abs(truth.advantage) > noisy.error).mean()
+    expected = (np.sign(values) == np.sign(truth.advantage))[matters].mean()
+    assert score(noisy, values, bootstraps=0)["sign"][0] == pytest.approx(expected)
+
+
+def test_a_report_is_made_of_its_definitions(truth):
+    """Corrected correlation, steps without the first, each step index, and an interval moved onto the estimate."""
+    random = np.random.default_rng(0)
+    noise = 0.5 * random.standard_normal((2, len(truth.batch)))
+    noisy = replace(truth, halves=truth.advantage + noise, advantage=truth.advantage + noise.mean(axis=0))
+    candidate = parse_candidate("gigpo")
+    values, t = candidate.values(noisy), noisy.batch.t
+    entry = score_all([noisy], [candidate], bootstraps=60)["recipes"]["gigpo"]
+
+    def correlation(rows):
+        return np.corrcoef(values[rows], noisy.advantage[rows])[0, 1]
+
+    pearson = entry["pearson"]
+    assert pearson["value"] == pytest.approx(correlation(t >= 0))
+    assert entry["without_first"]["pearson"]["value"] == pytest.approx(correlation(t > 0))
+    for step in entry["by_step"]:
+        rows = t >= step["t"] if step["t"] == 8 else t == step["t"]
+        assert step["share"] == pytest.approx(rows.mean())
+        assert step["pearson"] == pytest.approx(correlation(rows))
+    ceiling = noise_ceiling(noisy)
+    assert ceiling < 0.99
+    assert entry["pearson_corrected"]["value"] == pytest.approx(pearson["value"] / ceiling)
+    drawn = score(noisy, values, bootstraps=60)["pearson"][1:]
+    expected = np.quantile(drawn, [0.025, 0.975]) - drawn.mean() + pearson["value"]
+    assert [pearson["low"], pearson["high"]] == pytest.approx(expected.tolist())
+
+
+def test_the_best_label_is_the_highest_defined_number():
+    scores = {label: {"pearson": {"value": value}} for label, value in (("a", -0.2), ("b", 0.0), ("c", None))}
+    assert best(scores) == "b"
 
 
 def test_a_resample_is_the_score_of_the_drawn_prompt_groups(truth):
