@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bipace.core.advantages import advantages
 from bipace.core.calibrate import GRID, by_calibrated_features, calibrate, choose, hold, prediction_error
@@ -28,14 +29,14 @@ def plain_error(rows, labels, values, k):
 
 
 @settings(max_examples=60, deadline=None)
-@given(step_tables())
-def test_the_criterion_is_its_definition(rows):
+@given(step_tables(), st.sampled_from([0.25, 1.0, 3.0]))
+def test_the_criterion_is_its_definition(rows, k):
     batch = to_batch(rows)
     values = return_to_go(batch, 0.5)
     for clustering in (by_observation, by_prompt_group, by_features):
         labels = clustering(batch)
-        expected = plain_error(rows, labels.tolist(), values.tolist(), 1.0)
-        assert prediction_error(batch, labels, values) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        expected = plain_error(rows, labels.tolist(), values.tolist(), k)
+        assert prediction_error(batch, labels, values, k) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 @settings(max_examples=30, deadline=None)
@@ -65,6 +66,22 @@ def test_states_that_differ_in_value_are_told_apart():
     found = calibrate(two_states())
     assert len(set(found.labels.tolist())) == 2
     assert found.eps not in (0.0, 2.0)
+
+
+@pytest.mark.parametrize(("centroid", "expected"), [("leader", [0, 0, 1]), ("mean", [0, 0, 0])])
+def test_the_centroid_rule_is_the_one_asked_for(centroid, expected):
+    """The third vector is within 25 degrees of the mean of the first two, not of the first."""
+    degrees = np.deg2rad([0, 20, 33])
+    batch = build_batch(
+        task=[0] * 3, trajectory=[0, 1, 2], t=[0] * 3, reward=[1.0, 0.0, 0.0], observation=[0, 1, 2], action=["a"] * 3,
+        features=np.stack([np.cos(degrees), np.sin(degrees)], axis=1),
+    ).batch  # fmt: skip
+    grid = (1 - np.cos(np.deg2rad(25)),)
+    assert calibrate(batch, grid=grid, centroid=centroid).labels.tolist() == expected
+    made = recipe("bipace", eps="auto", centroid=centroid)
+    held = hold(made, grid[0], 0)
+    assert advantages(batch, held).outcomes[-1].peers.cluster.tolist() == expected
+    assert made.terms[-1].clusters.keywords["centroid"] == centroid
 
 
 def test_a_grid_of_one_point_is_that_point():

@@ -115,7 +115,8 @@ def test_an_environment_that_raises_costs_its_own_episode(actor):
     assert rows.dropped == {"aborted": 2}
 
 
-def test_an_overlong_prompt_is_counted_and_crashes_nothing(actor):
+def test_13_overlong_prompts_are_counted_and_crash_nothing(actor):
+    """(verifiers 398)"""
     collector = Collector(Counting(), max_steps=4, max_new_tokens=6, max_tokens=60)
     generator = torch.Generator().manual_seed(0)
     for style in ("transcript", "window"):

@@ -1,6 +1,7 @@
 """Credit against the truth: exact worlds, re-rolls of a small actor, and what must be refused."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from bipace.core.advantages import Recipe, Term, advantages
 from bipace.core.clustering import by_prompt_group
 from bipace.credit.candidates import Candidate, parse_candidate, shipped
 from bipace.credit.report import draw_scores, markdown_table, score_table
-from bipace.credit.score import METRICS, NoVariance, noise_ceiling, score, score_all
+from bipace.credit.score import METRICS, NoVariance, best, noise_ceiling, score, score_all
 from bipace.credit.truth import Truth, join, load_truth, save_truth
 from bipace.credit.worlds import world_truth
 
@@ -44,6 +45,47 @@ def test_the_scores_are_their_definitions(truth):
     assert found["gradient_cosine"][0] == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b), rel=1e-5)
 
 
+def test_signs_are_judged_where_the_truth_stands_out_of_its_own_error(truth):
+    values = advantages(truth.batch, parse_candidate("gigpo").recipe).values
+    noisy = replace(truth, error=np.full(len(values), 0.4 * np.median(np.abs(truth.advantage))))
+    matters = np.abs(truth.advantage) > 2 * noisy.error
+    assert 0 < matters.mean() < (np.abs(truth.advantage) > noisy.error).mean()
+    expected = (np.sign(values) == np.sign(truth.advantage))[matters].mean()
+    assert score(noisy, values, bootstraps=0)["sign"][0] == pytest.approx(expected)
+
+
+def test_a_report_is_made_of_its_definitions(truth):
+    """Corrected correlation, steps without the first, each step index, and an interval moved onto the estimate."""
+    random = np.random.default_rng(0)
+    noise = 0.5 * random.standard_normal((2, len(truth.batch)))
+    noisy = replace(truth, halves=truth.advantage + noise, advantage=truth.advantage + noise.mean(axis=0))
+    candidate = parse_candidate("gigpo")
+    values, t = candidate.values(noisy), noisy.batch.t
+    entry = score_all([noisy], [candidate], bootstraps=60)["recipes"]["gigpo"]
+
+    def correlation(rows):
+        return np.corrcoef(values[rows], noisy.advantage[rows])[0, 1]
+
+    pearson = entry["pearson"]
+    assert pearson["value"] == pytest.approx(correlation(t >= 0))
+    assert entry["without_first"]["pearson"]["value"] == pytest.approx(correlation(t > 0))
+    for step in entry["by_step"]:
+        rows = t >= step["t"] if step["t"] == 8 else t == step["t"]
+        assert step["share"] == pytest.approx(rows.mean())
+        assert step["pearson"] == pytest.approx(correlation(rows))
+    ceiling = noise_ceiling(noisy)
+    assert ceiling < 0.99
+    assert entry["pearson_corrected"]["value"] == pytest.approx(pearson["value"] / ceiling)
+    drawn = score(noisy, values, bootstraps=60)["pearson"][1:]
+    expected = np.quantile(drawn, [0.025, 0.975]) - drawn.mean() + pearson["value"]
+    assert [pearson["low"], pearson["high"]] == pytest.approx(expected.tolist())
+
+
+def test_the_best_label_is_the_highest_defined_number():
+    scores = {label: {"pearson": {"value": value}} for label, value in (("a", -0.2), ("b", 0.0), ("c", None))}
+    assert best(scores) == "b"
+
+
 def test_a_resample_is_the_score_of_the_drawn_prompt_groups(truth):
     values = advantages(truth.batch, parse_candidate("gigpo").recipe).values
     found = score(truth, values, bootstraps=3)
@@ -63,8 +105,9 @@ def test_a_saved_truth_comes_back_and_another_identity_is_refused(truth, tmp_pat
     np.testing.assert_array_equal(again.advantage, truth.advantage)
     np.testing.assert_array_equal(again.batch.observation, truth.batch.observation)
     assert list(again.layers) == list(truth.layers)
-    with pytest.raises(ValueError, match="seed"):
-        load_truth(path, {**truth.identity, "seed": 2})
+    for key, other in (("seed", 2), ("actor", "another checkpoint"), ("tasks", ["another panel"])):
+        with pytest.raises(ValueError, match=f"these differ: {key}. Name another folder with --out"):
+            load_truth(path, {**truth.identity, key: other})
 
 
 def test_a_smaller_group_is_the_first_members_of_each(truth):
@@ -106,12 +149,37 @@ def test_recipes_without_features_are_judged_where_there_are_none(truth):
     assert "bipace" not in labels
 
 
-@pytest.mark.parametrize("skill", [0.0, 1.0])
-def test_a_policy_without_variance_is_no_result(skill):
-    truth = world_truth("corridor", {"length": 2}, groups=2, group_size=2, skill=skill, seed=0, horizon=1)
-    flat = Truth(truth.batch, truth.value, 0 * truth.advantage, truth.halves, truth.error, truth.gradient)
+@pytest.mark.parametrize(("skill", "horizon", "wins"), [(0.4, 1, 0.0), (1.0, 9, 1.0)])
+def test_a_policy_that_always_or_never_succeeds_is_no_result(skill, horizon, wins):
+    flat = world_truth("corridor", {"length": 2}, groups=4, group_size=4, skill=skill, horizon=horizon)
+    assert flat.batch.terminated.sum() / len(np.unique(flat.batch.trajectory)) == wins
     with pytest.raises(NoVariance, match="always or never"):
         score_all([flat], [parse_candidate("grpo")])
+    judged = score_all([flat, world_truth("grid", groups=4, group_size=4)], [parse_candidate("grpo")], bootstraps=5)
+    assert (judged["seeds"], judged["seeds_without_variance"]) == (1, 1)
+
+
+def test_steps_on_which_the_truth_does_not_vary_give_no_number(truth):
+    rows = np.abs(truth.advantage - truth.advantage[0]) < 1e-12
+    found = score(truth, truth.batch.reward + truth.batch.t, bootstraps=2, rows=rows)
+    assert all(np.isnan(found[name]).all() for name in METRICS)
+
+
+def test_a_group_left_with_one_trajectory_is_judged_with_the_others(truth):
+    lone = (truth.batch.task != 0) | (truth.batch.trajectory == truth.batch.trajectory[truth.batch.task == 0][0])
+    left = truth.take(np.flatnonzero(lone))
+    candidates = shipped(list(truth.layers))
+    found = score_all([left], candidates, bootstraps=5)
+    assert all(np.isfinite(entry["pearson"]["value"]) for entry in found["recipes"].values())
+    grpo = next(c for c in candidates if c.label == "grpo")
+    assert (grpo.values(left)[left.batch.task == 0] == 0).all()
+
+
+def test_features_that_are_no_numbers_are_refused_by_name(truth):
+    broken = np.array(truth.layers["spread"])
+    broken[3, 0] = np.nan
+    with pytest.raises(ValueError, match="features: nan at row 3"):
+        parse_candidate("bipace layer=spread").values(replace(truth, layers={"spread": broken}))
 
 
 def test_the_noise_ceiling_is_the_correlation_a_perfect_recipe_reaches():

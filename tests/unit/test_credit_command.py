@@ -35,6 +35,24 @@ def test_a_folder_with_another_truth_is_refused(monkeypatch, tmp_path, capsys):
     assert "group_size" in capsys.readouterr().err
 
 
+def test_an_actor_that_never_succeeds_gives_no_scores(monkeypatch, tmp_path, capsys, tiny_actor_folder):
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from bipace.envs.text_mdp import TextMDPSuite\nfrom bipace.theory.textworlds import world\n"
+        "too_long = TextMDPSuite(world('corridor', length=3), max_steps=1)\n"
+    )
+    settings = (f"env.suite={own}:too_long", "env.panel=test", "env.held_out=[]", "env.max_steps=1")
+    settings += ("prompt.max_new_tokens=8", "prompt.max_tokens=400")
+    common = (tiny_actor_folder, *settings, "--groups", 2, "--group-size", 2, "--out", tmp_path / "t", "--json")
+    assert run(monkeypatch, *common, "--rerolls", 1) == 2
+    assert "rerolls: 1, expected at least 2" in capsys.readouterr().err
+    assert run(monkeypatch, *common, "--rerolls", 2) == 2
+    captured = capsys.readouterr()
+    assert "error: advantage: every true advantage is the same" in captured.err
+    assert captured.out == ""
+    assert not (tmp_path / "t" / "credit.json").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

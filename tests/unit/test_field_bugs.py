@@ -1,6 +1,23 @@
 """One test for each class of bug that users of this field reported, and small inputs with the outcome each must have.
 
-The numbers in brackets are project and thread where the bug was reported.
+Tests are named after the class; project and thread where it was reported stand in brackets. (runs) is
+`test_field_bugs_in_runs.py`: what shows only in runs is held there in small and in tests/slow in full.
+
+| class | what goes wrong | tests |
+|---|---|---|
+| 1 | a lone member keeps its raw return; groups keyed by trajectory | test_1_* |
+| 2 | groups by position or stride | test_2_* |
+| 3 | the last step's mask used for earlier steps | (runs) test_3_*; test_update.py |
+| 4 | rows weigh in the trajectory baseline | test_4_* |
+| 5 | padding copies and aborted rollouts enter the statistics | test_5_*; slow/test_faults.py |
+| 6 | None and NaN rewards; rounding blown up | test_6_* |
+| 7 | outcome variance of a shaped reward | test_7_* |
+| 8 | observations that crash, collide, or are the step index; one text under two tasks | test_8_* |
+| 9 | an empty response mask divides by zero | test_9_*; (runs) test_9_* |
+| 10 | hidden states of other requests, moved by padding; local and global indices | test_10_*; (runs) test_10_* |
+| 11 | resuming at a pass's end; another estimator under an old name | (runs) test_11_*; slow/test_resume.py |
+| 12 | tasks by file-system order; tasks twice in validation | (runs) test_12_*; test_panels.py |
+| 13 | tokens re-encoded; overlong prompts crash | (runs) test_13_*; test_collect.py, test_13_overlong_* |
 """
 
 import warnings
@@ -152,9 +169,12 @@ def test_8_the_same_text_under_two_tasks_is_never_one_cluster(name):
 
 def test_9_an_empty_table_and_an_empty_response_break_nothing():
     """(verl 7970) No step carries a mask here, and no step at all is an empty answer."""
-    empty = build_batch(task=[], trajectory=[], t=[], reward=[], observation=[], action=[])
-    for name in set(RECIPES) - {"bigpo", "diff_peer", "bipace"}:
+    features = np.zeros((0, 4), np.float32)
+    empty = build_batch(task=[], trajectory=[], t=[], reward=[], observation=[], action=[], features=features)
+    for name in RECIPES:
         assert values(empty, name).shape == (0,)
+    for options in ({"whiten": 3}, {"eps": "auto", "whiten": "auto"}):
+        assert values(empty, "bipace", **options).shape == (0,)
     assert action_tag("").key == ""
 
 

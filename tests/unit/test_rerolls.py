@@ -1,5 +1,6 @@
 """Re-rolls: the states that were visited, the values they get, and a collection that stops and goes on."""
 
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -10,6 +11,7 @@ from bipace.credit.gradients import describe, gradient_sketches
 from bipace.credit.reading import read_by
 from bipace.credit.rerolls import Settings, measure, weights_hash
 from bipace.credit.truth import load_truth
+from bipace.envs.base import Turn
 from bipace.envs.text_mdp import TextMDPSuite
 from bipace.policies.hf import Actor, score
 from bipace.rollout.collect import Collector, Start
@@ -47,6 +49,94 @@ def test_the_truth_of_an_actor_has_every_column(actor, tmp_path, style):
     assert truth.gradient.shape == (n, 64)
 
 
+@dataclass
+class Weigher:
+    """Pays for any text by its first character, so that a random actor's returns differ; some texts end it."""
+
+    weight: int = 0
+
+    def reset(self, task):
+        self.weight = int(task)
+        return Turn(f"weight {self.weight}")
+
+    def step(self, action):
+        self.weight = (3 * self.weight + len(action.encode()) + (ord(action[0]) if action else 0)) % 11
+        return Turn(f"weight {self.weight}", float(self.weight % 4), terminated=self.weight == 0)
+
+    def copy(self):
+        return replace(self)
+
+
+@dataclass
+class Weighing:
+    name: str = "weighing"
+    max_steps: int = 3
+    instructions: str = ""
+    splits: dict = field(default_factory=lambda: {"all": ("4", "7")})
+
+    def make(self):
+        return Weigher()
+
+
+class Tapped(Collector):
+    """A collector that keeps what it played."""
+
+    def collect(self, *arguments, **options):
+        found = super().collect(*arguments, **options)
+        ROLLED.extend(found)
+        return found
+
+    def play_on(self, actor, starts, copies, **options):
+        found = super().play_on(actor, starts, copies, **options)
+        for i, start in enumerate(starts):
+            key = (start.task, len(start.steps), start.tokens or tuple(step.action for step in start.steps))
+            assert key not in CONTINUED
+            CONTINUED[key] = [t.steps[len(start.steps) :] for t in found[i * copies : (i + 1) * copies]]
+        return found
+
+
+ROLLED, CONTINUED = [], {}
+
+
+def state_of(trajectory, t, style):
+    sequence = trajectory.sequences[0]
+    tokens = tuple(sequence.tokens[: sequence.spans[t][0]].tolist()) if style == "transcript" else ()
+    return trajectory.task, t, tokens or tuple(step.action for step in trajectory.steps[:t])
+
+
+@pytest.mark.parametrize("style", ["transcript", "window"])
+def test_the_numbers_are_those_of_the_continuations_that_were_played(actor, tmp_path, style):
+    """Each column once more, as plain sums over what was played on from each state."""
+    ROLLED.clear()
+    CONTINUED.clear()
+    tapped = Tapped(Weighing(), style=style, max_steps=3, max_new_tokens=4, max_tokens=400)
+    settings = Settings(group_size=3, rerolls=4, gamma=0.5, reward_scale=3.0)
+    truth = measure(
+        actor, tapped, ["4", "7"], tmp_path / "t", settings, identity={}, groups_per_part=1,
+        describe=partial(describe, actor, width=8), generator=lambda number: torch.Generator().manual_seed(number),
+    )  # fmt: skip
+
+    def returns(key):
+        return [3.0 * sum(0.5**k * step.reward for k, step in enumerate(steps)) for steps in CONTINUED[key]]
+
+    row = 0
+    for trajectory in ROLLED:
+        for t, step in enumerate(trajectory.steps):
+            here = returns(state_of(trajectory, t, style))
+            there = returns(state_of(trajectory, t + 1, style)) if t + 1 < len(trajectory.steps) else [0.0] * 4
+            assert truth.value[row] == pytest.approx(np.mean(here))
+            for found, part in ((truth.advantage, slice(None)), (truth.halves[0], [0, 2]), (truth.halves[1], [1, 3])):
+                expected = 3.0 * step.reward + 0.5 * np.mean(np.array(there)[part]) - np.mean(np.array(here)[part])
+                assert found[row] == pytest.approx(expected)
+            error = np.sqrt(np.var(here, ddof=1) / 4 + 0.25 * np.var(there, ddof=1) / 4)
+            assert truth.error[row] == pytest.approx(error)
+            row += 1
+    assert row == len(truth.batch)
+    assert np.ptp(truth.error) > 0
+    assert {len(trajectory.steps) for trajectory in ROLLED} >= {3}
+    assert len(CONTINUED) < len(truth.batch)  # states are shared
+
+
 def test_members_of_a_group_share_the_value_of_their_first_state(actor, tmp_path):
     truth = collect(actor, tmp_path / "t")
     first = truth.batch.t == 0
@@ -63,7 +153,9 @@ def test_a_stopped_collection_goes_on_and_gives_the_same_truth(actor, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         collect(actor, tmp_path / "b", progress=stop)
     assert load_truth(tmp_path / "b.part000") is not None
-    again = collect(actor, tmp_path / "b")
+    told = []
+    again = collect(actor, tmp_path / "b", progress=lambda done, total: told.append((done, total)))
+    assert told == [(1, 2), (2, 2)]
     np.testing.assert_array_equal(again.advantage, whole.advantage)
     assert [p.name for p in sorted(tmp_path.glob("b*"))] == ["b.json", "b.npz", "b.rollouts.jsonl"]
 
@@ -81,9 +173,8 @@ def test_another_model_reads_the_same_rollouts_once(actor, tmp_path, tiny_llama_
     assert list(reread.layers) == names
     assert all(len(features) == len(truth.batch) for features in reread.layers.values())
     np.testing.assert_array_equal(reread.advantage, truth.advantage)
-    returns = np.bincount(truth.batch.trajectory, weights=truth.batch.reward)[truth.batch.trajectory]
-    flat = np.array([len(set(returns[truth.batch.task == task])) == 1 for task in truth.batch.task])
-    assert (reread.layers[names[0]].any(axis=1) == ~flat).all()
+    rewarded = np.array([truth.batch.reward[truth.batch.task == task].any() for task in truth.batch.task])
+    assert (reread.layers[names[0]].any(axis=1) == rewarded).all()
     file = tmp_path / f"t.read-{tiny_llama_folder.name}.npz"
     written = file.stat().st_mtime_ns
     again = read_by(truth, tmp_path / "t", tiny_llama_folder, [1, -1])
@@ -116,7 +207,7 @@ def test_an_environment_without_a_copy_is_refused(actor, tmp_path):
         def make(self):
             return Frozen()
 
-    with pytest.raises(ValueError, match="copy"):
+    with pytest.raises(ValueError, match=r"env\.suite: the environments of 'frozen' have no copy\(\)"):
         measure(
             actor, Collector(Suite()), ["x"], tmp_path / "t", Settings(), generator=lambda n: None,
             describe=lambda kept: ({}, np.zeros((0, 0), np.float32)), identity={},

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bipace.core import segments
-from bipace.core.greedy import Centroid, Form, greedy_cosine
+from bipace.core.greedy import Centroid, Form, greedy_cosine, unit
 from bipace.core.steps import Ints, StepBatch
 
 __all__ = ["by_features", "by_history", "by_observation", "by_prompt_group", "by_similarity"]
@@ -133,12 +133,14 @@ def remove_directions(features: NDArray[np.float32], directions: int) -> NDArray
     """
     if not 0 <= directions < features.shape[1]:
         raise ValueError(f"whiten: {directions}, expected 0 <= directions < {features.shape[1]} (the feature width)")
-    norm = np.linalg.norm(features, axis=1, keepdims=True)
-    unit = np.divide(features, norm, out=np.zeros_like(features), where=norm > 0)
-    unit = unit - unit.mean(axis=0, dtype=np.float64).astype(np.float32)
+    if not len(features):
+        return features
+    vectors = unit(features)
+    vectors = vectors - vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
     # eigh of the small D x D covariance: N can be large, D is the hidden width.
-    top = np.linalg.eigh((np.transpose(unit) @ unit).astype(np.float64))[1][:, ::-1][:, :directions].astype(np.float32)
-    return unit - (unit @ top) @ np.transpose(top)
+    covariance = (np.transpose(vectors) @ vectors).astype(np.float64)
+    top = np.linalg.eigh(covariance)[1][:, ::-1][:, :directions].astype(np.float32)
+    return vectors - (vectors @ top) @ np.transpose(top)
 
 
 def _first_similar(texts: Sequence[str], leaders: list[int], first: int, observation: int, ratio: float) -> int:

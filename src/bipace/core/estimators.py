@@ -268,8 +268,9 @@ def recipe(name: str, **options: Any) -> Recipe:
         ValueError: unknown recipe or option, naming the nearest known one; a function that returns no Recipe.
     """
     factory = _factory(name)
+    known = recipe_options(name)
     for option in options:
-        require_known(f"{name} option", option, recipe_options(name))
+        require_known(f"{name} option", option, known)
     made = factory(**options)
     if not isinstance(made, Recipe):  # pyright: ignore[reportUnnecessaryIsInstance]  (a user's own function)
         raise ValueError(f"recipe {name}: returned {type(made).__name__}, expected a bipace Recipe")

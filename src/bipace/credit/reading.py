@@ -33,8 +33,8 @@ def read_by(
 ) -> Truth:
     """The truth with the features of another model in place of its own; kept beside it as PATH.read-NAME.npz.
 
-    Prompt groups in which every trajectory returned the same are not read, since every recipe gives them 0 whatever
-    the features say: their features are zero vectors.
+    Prompt groups in which no step was ever rewarded are not read, since every recipe gives them 0 whatever the features
+    say: their features are zero vectors. (Where every trajectory won, returns-to-go still differ with the steps left.)
 
     Args:
         truth: as loaded from PATH.
@@ -56,7 +56,7 @@ def read_by(
         rollouts = [rollout for rollout in rollouts if rollout["member"] < group_size]
         if sum(len(rollout["steps"]) for rollout in rollouts) != len(truth.batch):
             raise ValueError(f"{path}: an episode was aborted, so its groups cannot be cut; read them whole")
-    identity = f"{weights_hash(folder)} {list(layers)} {group_size}"
+    identity = f"{weights_hash(folder)} {list(layers)} {group_size} rewarded groups"
     file = path.with_name(f"{path.name}.read-{folder.name}.npz")
     kept = _load(file, identity)
     if kept is None:
@@ -82,12 +82,10 @@ def _read(
     rollouts: Sequence[Mapping[str, Any]], actor: Actor, layers: Sequence[int | float], progress: Callable[[int], None]
 ) -> dict[str, NDArray[np.float32]]:
     chosen = [actor.layer_index(layer) for layer in layers]
-    returns: dict[str, set[float]] = {}
-    for rollout in rollouts:
-        returns.setdefault(rollout["task"], set()).add(rollout["reward"])
+    rewarded = {rollout["task"] for rollout in rollouts if any(step["reward"] for step in rollout["steps"])}
     found: list[NDArray[np.float32]] = []
     for done, rollout in enumerate(rollouts):
-        if len(returns[rollout["task"]]) > 1:
+        if rollout["task"] in rewarded:
             found.append(read_chat(actor, _messages(rollout), chosen))
         else:
             found.append(np.zeros((len(rollout["steps"]), len(chosen), actor.hidden_size), np.float32))

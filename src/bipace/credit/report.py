@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bipace.credit.score import METRICS
 
 __all__ = ["draw_scores", "markdown_table", "score_table"]
@@ -54,11 +56,16 @@ def draw_scores(panels: Mapping[str, Mapping[str, Any]], path: Path, metrics: Se
         for axis, metric in zip(row, metrics, strict=True):
             found = [scores["recipes"][label][metric] for label in labels]
             values = [m["value"] or 0.0 for m in found]
-            spread = [[max(v - (m["low"] or v), 0) for v, m in zip(values, found, strict=True)],
-                      [max((m["high"] or v) - v, 0) for v, m in zip(values, found, strict=True)]]  # fmt: skip
+            spread = np.array([_whiskers(m) for m in found]).T
             axis.barh(labels, values, xerr=spread, color="#9db4c8", ecolor="#33475b", capsize=2)
             axis.set_title(f"{name}: {metric.replace('_', ' ')}", fontsize=9)
             axis.tick_params(labelsize=7)
             axis.grid(axis="x", alpha=0.25)
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def _whiskers(metric: Mapping[str, Any]) -> tuple[float, float]:
+    """How far the interval reaches below and above the value; 0 where there is none."""
+    value, low, high = (metric[name] for name in ("value", "low", "high"))
+    return (0.0, 0.0) if None in (value, low, high) else (max(value - low, 0.0), max(high - value, 0.0))

@@ -9,8 +9,10 @@
 | zero_share | share of steps with exactly no signal | 1 |
 | gradient_cosine | cosine of the policy gradient with the one the true advantages make, on the same tokens | 0 |
 
-No single metric is safe where most true advantages are near zero: read all of them. Every metric is a function of sums
-over prompt groups, so that resampling prompt groups is one matrix product. Ranks are taken once, over all steps.
+No single metric is safe where most true advantages are near zero: read all of them. Where the truth itself does not
+vary (a subset of steps, a resample) there is nothing to agree with, and the metrics are NaN, `null` in JSON. Every
+metric is a function of sums over prompt groups, so that resampling prompt groups is one matrix product. Ranks are taken
+once, over all steps.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ def score(truth: Truth, values: Floats, *, bootstraps: int = 500, rows: Bools | 
     _require_variance(truth)
     chosen = np.flatnonzero(np.ones(len(values), np.bool_) if rows is None else rows)
     x, y = values[chosen], truth.advantage[chosen]
-    if not len(chosen):
+    if not len(chosen) or y.std() <= _EXACT:
         return {name: np.full(bootstraps + 1, np.nan) for name in METRICS}
     groups = _resample(segments.compact(truth.batch.task)[chosen], bootstraps)
     matters = np.abs(y) > np.maximum(2 * truth.error[chosen], _EXACT)
@@ -215,9 +217,10 @@ def _resample(label: Ints, bootstraps: int) -> _Groups:
 def _correlation(groups: _Groups, x: Floats, y: Floats) -> Floats:
     x, y = x - x.mean(), y - y.mean()
     n, sx, sy, sxx, syy, sxy = groups.total(np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1)).T
-    spread = np.sqrt(np.maximum(sxx - sx * sx / n, 0) * np.maximum(syy - sy * sy / n, 0))
-    covariance = sxy - sx * sy / n
-    return np.where(spread > 1e-12 * np.maximum(syy, 1e-300), covariance / spread, 0.0)
+    known, said = np.maximum(syy - sy * sy / n, 0), np.maximum(sxx - sx * sx / n, 0)
+    spread = np.sqrt(said * known)
+    correlation = np.where(spread > 1e-12 * np.maximum(syy, 1e-300), (sxy - sx * sy / n) / spread, 0.0)
+    return np.where(known > _EXACT**2, correlation, np.nan)
 
 
 def _scaled_error(groups: _Groups, x: Floats, y: Floats) -> Floats:
@@ -232,7 +235,7 @@ def _cosine(groups: _Groups, gradient: NDArray[np.float32], x: Floats, y: Floats
     estimated, true = (_by_group(groups.label, gradient, weight) for weight in (x, y))
     inner = {"xy": estimated @ true.T, "xx": estimated @ estimated.T, "yy": true @ true.T}
     xy, xx, yy = (np.einsum("bp,pq,bq->b", groups.weights, inner[k], groups.weights) for k in ("xy", "xx", "yy"))
-    return np.where((xx > 0) & (yy > 0), xy / np.sqrt(xx * yy), 0.0)
+    return np.where(yy > 0, np.where(xx > 0, xy / np.sqrt(xx * yy), 0.0), np.nan)
 
 
 def _by_group(label: Ints, gradient: NDArray[np.float32], weight: Floats) -> Floats:
@@ -265,5 +268,10 @@ def _over(value: float | None, divisor: float) -> float | None:
 
 
 def best(scores: Mapping[str, Any], metric: str = "pearson") -> str:
-    """The label with the highest value of a metric."""
-    return max(scores, key=lambda label: scores[label][metric]["value"] or -np.inf)
+    """The label with the highest value of a metric; one for which it is not defined comes last."""
+
+    def value(label: str) -> float:
+        found = scores[label][metric]["value"]
+        return -np.inf if found is None else found
+
+    return max(scores, key=value)

@@ -103,6 +103,7 @@ def _refine(reward: Floats, transition: Floats, tolerance: float) -> Ints:
         refined = np.empty_like(labels)
         first: list[int] = []
         for state in range(len(labels)):
+            # Only within a block: differences that each pass the tolerance may add up, and a split must not heal.
             known = (
                 k
                 for k, other in enumerate(first)

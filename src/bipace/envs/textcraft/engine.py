@@ -6,7 +6,6 @@ only whether there is enough. A step is then a look-up and a few additions.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,12 +19,8 @@ REMEMBERED_COMMANDS = 65536
 LONGEST_REMEMBERED = 256  # characters; longer text is untrusted noise and not worth keeping
 COUNT_DIGITS = 9  # Python refuses to read integers of several thousand digits; nine are more than any recipe needs
 
-CRAFT = re.compile(r"craft (.*) using (.*)")
-GET = re.compile(r"get ([0-9]+) (.*)")
-COUNTED = re.compile(r"([0-9]+) (.*)")
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that would make it three times as dear to build, and it is never changed
 class _Command:
     """A compiled command.
 
@@ -34,7 +29,7 @@ class _Command:
         gained: the item added; nothing is taken or added where `count` is 0.
         count: how many of it.
         spent: the items and counts taken.
-        lacking: the answer where the inventory does not hold `spent`; None where nothing is spent.
+        lacking: what is said where the inventory does not hold `spent`; empty where nothing is spent.
         crafts: True for a craft, which may reach the goal.
     """
 
@@ -42,15 +37,11 @@ class _Command:
     gained: str = ""
     count: int = 0
     spent: tuple[tuple[str, int], ...] = ()
-    lacking: Turn | None = None
+    lacking: str = ""
     crafts: bool = False
 
 
 _INVENTORY = _Command(Turn("Inventory: You are not carrying anything."))
-
-
-class _CommandError(Exception):
-    """The command means nothing; the message is the observation."""
 
 
 class TextCraft:
@@ -80,10 +71,9 @@ class TextCraft:
         text = action.strip()
         command = _remembered(text) if len(text) <= LONGEST_REMEMBERED else _compile(text)
         inventory = self.inventory
-        if command.lacking is not None:
-            for item, count in command.spent:
-                if inventory.get(item, -1) < count:
-                    return command.lacking
+        for item, count in command.spent:
+            if inventory.get(item, -1) < count:
+                return Turn(command.lacking, valid=False)
         if not command.count:
             return self._listing() if command is _INVENTORY else command.turn
         for item, count in command.spent:
@@ -110,57 +100,72 @@ class TextCraft:
 
 
 def _compile(text: str) -> _Command:
-    book = load_recipe_book()
-    try:
-        if match := CRAFT.match(text):
-            return _compile_craft(book, match[1], match[2])
-        if match := GET.match(text):
-            return _compile_get(book, match[1], match[2])
-        if text.startswith("inventory"):
-            return _INVENTORY
-        raise _CommandError(f"Could not execute {text}")
-    except _CommandError as failure:
-        return _Command(Turn(str(failure), valid=False))
+    line = text.partition("\n")[0]
+    made, using, inputs = line.removeprefix("craft ").rpartition(" using ")
+    if using and line.startswith("craft "):
+        return _compile_craft(made, inputs)
+    digits, space, spoken = line.removeprefix("get ").partition(" ")
+    if space and line.startswith("get ") and digits.isdigit() and digits.isascii():
+        return _compile_get(digits, spoken)
+    if text.startswith("inventory"):
+        return _INVENTORY
+    return _refused(f"Could not execute {text}")
 
 
 _remembered = lru_cache(maxsize=REMEMBERED_COMMANDS)(_compile)
 
 
-def _compile_get(book: RecipeBook, digits: str, spoken: str) -> _Command:
+def _refused(answer: str) -> _Command:
+    return _Command(Turn(answer, valid=False))
+
+
+def _compile_get(digits: str, spoken: str) -> _Command:
     item = _item_id(spoken)
     count = int(digits) if len(digits) <= COUNT_DIGITS else 0
-    if not count or not book.is_gettable(item):
-        raise _CommandError(f"Could not find {spoken}")
+    if not count or item not in load_recipe_book().gettable:
+        return _refused(f"Could not find {spoken}")
     return _Command(Turn(f"Got {count} {spoken}"), gained=item, count=count)
 
 
-def _compile_craft(book: RecipeBook, made: str, using: str) -> _Command:
-    wanted, count = _counted(made) if COUNTED.match(made) else (_item_id(made), 1)
-    named = [_counted(part.strip()) for part in using.split(",")]
-    tag, item = (wanted, None) if wanted in book.tags else (None, wanted)
-    lacking = Turn(f"Could not find enough items to craft {item}", valid=False)
-    if any(name in book.tags for name, _ in named):
-        return _Command(lacking)
+def _compile_craft(made: str, using: str) -> _Command:
+    counted = _counted(made, uncounted=1)
+    if counted is None:
+        return _refused(f"Wrong item format: {made}")
+    wanted, count = counted
+    named: list[tuple[str, int]] = []
     spent: dict[str, int] = {}
-    for name, needed in named:
-        spent[name] = spent.get(name, 0) + needed
-    recipe = next((recipe for recipe in book.by_item.get(wanted, ()) if _matches(book, recipe, named)), None)
-    if recipe is None:
-        shown = f"ItemTagWithCount(item_tag=ItemTag(tag={tag!r}, item_id={item!r}), count={count})"
-        turn = Turn(f"Could not find a valid recipe for {shown}", valid=False)
-        return _Command(turn, spent=tuple(spent.items()), lacking=lacking)
-    turn = Turn(f"Crafted {recipe.count} {recipe.output}")
-    return _Command(turn, recipe.output, recipe.count, tuple(spent.items()), lacking, crafts=True)
+    for part in using.split(","):
+        entry = _counted(part.strip())
+        if entry is None:
+            return _refused(f"Wrong item format: {part.strip()}")
+        named.append(entry)
+        spent[entry[0]] = spent.get(entry[0], 0) + entry[1]
+    book = load_recipe_book()
+    tag, item = (wanted, None) if wanted in book.tags else (None, wanted)
+    lacking = f"Could not find enough items to craft {item}"
+    if not spent.keys() <= book.items or not book.tags.isdisjoint(spent):
+        return _refused(lacking)  # no inventory holds what is no item
+    for recipe in book.by_item.get(wanted, ()):
+        if _matches(book, recipe, named):
+            turn = Turn(f"Crafted {recipe.count} {recipe.output}")
+            return _Command(turn, recipe.output, recipe.count, tuple(spent.items()), lacking, crafts=True)
+    shown = f"ItemTagWithCount(item_tag=ItemTag(tag={tag!r}, item_id={item!r}), count={count})"
+    turn = Turn(f"Could not find a valid recipe for {shown}", valid=False)
+    return _Command(turn, spent=tuple(spent.items()), lacking=lacking)
 
 
 def _matches(book: RecipeBook, recipe: Recipe, named: list[tuple[str, int]]) -> bool:
     """True when the named inputs are the recipe's, one for one and in its counts."""
     left = list(named)
     for part in recipe.inputs:
-        found = next((entry for entry in left if _serves(book, part, entry[0])), None)
-        if found is None or found[1] != part.count:
+        for entry in left:
+            if _serves(book, part, entry[0]):
+                break
+        else:
             return False
-        left.remove(found)
+        if entry[1] != part.count:
+            return False
+        left.remove(entry)
     return not left
 
 
@@ -168,11 +173,12 @@ def _serves(book: RecipeBook, part: Ingredient, item: str) -> bool:
     return book.tag_of.get(item) == part.name if part.is_tag else item == part.name
 
 
-def _counted(text: str) -> tuple[str, int]:
-    match = COUNTED.match(text)
-    if match is None or len(match[1]) > COUNT_DIGITS:
-        raise _CommandError(f"Wrong item format: {text}")
-    return _item_id(match[2]), int(match[1])
+def _counted(text: str, uncounted: int | None = None) -> tuple[str, int] | None:
+    """Item id and count of "2 oak logs"; without a number the count is `uncounted`. None: no usable count."""
+    digits, space, spoken = text.partition(" ")
+    if not (space and digits.isdigit() and digits.isascii()):
+        return None if uncounted is None else (_item_id(text), uncounted)
+    return (_item_id(spoken), int(digits)) if len(digits) <= COUNT_DIGITS else None
 
 
 def _item_id(spoken: str) -> str:

@@ -23,7 +23,7 @@ REVISIONS = 3  # a plan's demand decides which recipe is cheapest, and the recip
 @cache
 def depths(book: RecipeBook) -> Mapping[str, int]:
     """Minimum recipe depth of every item that commands can obtain: 0 for `get`, d for a craft of depth d."""
-    found = {item: 0 for item in sorted(book.items) if book.is_gettable(item)}
+    found = dict.fromkeys(sorted(book.gettable), 0)
     depth = 0
     while True:
         depth += 1

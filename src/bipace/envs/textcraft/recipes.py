@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -70,13 +70,10 @@ class RecipeBook:
     tags: frozenset[str]
     tag_of: Mapping[str, str]
 
-    def is_craftable(self, name: str) -> bool:
-        """True when a recipe makes this item or an item of this tag."""
-        return name in self.by_item or name in self.by_tag
-
-    def is_gettable(self, name: str) -> bool:
-        """True when `get` finds this item: known, no tag, and made by no recipe."""
-        return name in self.items and name not in self.tags and not self.is_craftable(name)
+    @cached_property
+    def gettable(self) -> frozenset[str]:
+        """The items that `get` finds: those that are no tag and that no recipe makes."""
+        return self.items - self.tags - self.by_item.keys() - self.by_tag.keys()
 
     def making(self, name: str) -> tuple[Recipe, ...]:
         """The recipes that make this item, or else an item of this tag; empty where there are none."""
