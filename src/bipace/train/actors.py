@@ -11,10 +11,11 @@ from bipace.envs.isolation import isolate
 from bipace.policies import lora
 from bipace.policies.hf import Actor
 from bipace.policies.pretrained import CATALOGUE, cached_folder
+from bipace.policies.vllm import VllmDecoder
 from bipace.rollout.collect import Collector
 from bipace.train.config import Config, ConfigError
 
-__all__ = ["SHIPPED", "actor_folder", "load_actor", "make_collector", "reference_actor"]
+__all__ = ["SHIPPED", "actor_folder", "load_actor", "make_collector", "make_decoder", "reference_actor"]
 
 SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "actors"
 
@@ -80,6 +81,18 @@ def reference_actor(config: Config) -> Actor | None:
     if config.update.kl_loss_coef == 0 or config.actor.lora_rank:
         return None
     return Actor.load(actor_folder(config.actor.folder), device=config.actor.device)
+
+
+def make_decoder(config: Config, actor: Actor) -> Actor | VllmDecoder:
+    """What plays the episodes: the actor itself, or vLLM with its weights.
+
+    Raises:
+        ModuleNotFoundError: rollout.engine=vllm, and vllm is not installed.
+        ValueError: the installed vllm does not run on the actor's device.
+    """
+    if config.rollout.engine == "hf":
+        return actor
+    return VllmDecoder(actor, max_tokens=config.prompt.max_tokens, memory=config.rollout.engine_memory)
 
 
 def make_collector(config: Config, suite: Suite, layer: int | None = None) -> Collector:

@@ -1,0 +1,128 @@
+"""vLLM rollouts: refused with a reason where they cannot run; where they can, the engine speaks as the actor does."""
+
+import importlib.util
+import os
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the train extra")
+
+from bipace.policies.hf import Actor
+from bipace.rollout.records import TokenSequence
+from bipace.train.actors import load_actor, make_decoder
+from bipace.train.config import load_config
+from bipace.train.loop import Run
+from bipace.train.update import engine_gap, score_sequences
+
+VLLM = ("rollout.engine=vllm", "features.source=shared")
+
+
+def runs_here():
+    """The device that the installed vllm runs on here, or None."""
+    if importlib.util.find_spec("vllm") is None:
+        return None
+    from vllm.platforms import current_platform
+
+    return current_platform.device_type or None
+
+
+DEVICE = runs_here()
+needs_vllm = pytest.mark.skipif(DEVICE is None, reason="vllm is not installed here, or finds no device")
+
+
+def test_without_vllm_the_extra_is_named(tiny_actor_folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vllm", None)  # what an import finds where the package is absent
+    config = load_config(overrides=[*VLLM, f"actor.folder={tiny_actor_folder}"])
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'bipace\[vllm\]'.*rollout\.engine=hf"):
+        make_decoder(config, load_actor(config))
+
+
+def test_by_default_the_actor_plays_itself(tiny_actor_folder):
+    config = load_config(overrides=[f"actor.folder={tiny_actor_folder}"])
+    actor = load_actor(config)
+    assert make_decoder(config, actor) is actor
+
+
+def test_the_gap_is_that_between_drawn_and_scored(tiny_actor_folder):
+    actor = Actor.load(tiny_actor_folder)
+    session = actor.session([[5, 6, 7]], copies=2, capacity=32)
+    drawn = session.generate([0, 1], max_new_tokens=6, temperature=0.8, generator=torch.Generator().manual_seed(0))
+    sequences = [
+        TokenSequence(np.array([5, 6, 7, *r.tokens]), ((3, 3 + len(r.tokens)),), r.logprobs - np.float32(shift))
+        for r, shift in zip(drawn, (0.0, 0.5), strict=True)
+    ]
+    scored = score_sequences(actor, sequences, layer=None, micro_tokens=512, temperature=0.8)
+    gap = engine_gap(sequences, scored)
+    share = len(drawn[1].tokens) / sum(len(r.tokens) for r in drawn)
+    assert gap == pytest.approx({"rollout/logprob_gap": 0.5 * share, "rollout/logprob_gap_max": 0.5}, abs=1e-5)
+    assert engine_gap([TokenSequence(s.tokens, s.spans) for s in sequences], scored) == {}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run on the small actor whose episodes vLLM plays."""
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    settings = (
+        f"actor.device={DEVICE}", "actor.lora_rank=4", "update.lr=0.05", "rollout.tasks=4", "rollout.group_size=4",
+        "env.split=demo", "env.max_steps=4", "rollout.engine_memory=0.2",
+    )  # fmt: skip
+    return Run(load_config(overrides=[*VLLM, *settings]), tmp_path_factory.mktemp("run"))
+
+
+def greedy(decoder, prompts):
+    session = decoder.session(prompts, copies=2, capacity=128)
+    generator = torch.Generator(device=DEVICE).manual_seed(0)
+    rows = range(2 * len(prompts))
+    first = session.generate(rows, max_new_tokens=8, temperature=0.0, generator=generator)
+    session.extend([0, 3], [[11, 12, 13], [14]])
+    second = session.generate([3, 0], max_new_tokens=5, temperature=0.0, generator=generator)
+    return [r.tokens.tolist() for r in (*first, *second)], session.lengths.tolist()
+
+
+@needs_vllm
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_vllm_says_what_the_actor_says_before_and_after_an_update(run):
+    prompts = [[5, 6, 7, 8], [9, 10, 11]]
+    tolerance = 1e-4 if DEVICE == "cpu" else 0.1  # float32 beside bfloat16
+    before = greedy(run.decoder, prompts)
+    if DEVICE == "cpu":
+        assert before == greedy(run.actor, prompts)
+    for _ in range(2):
+        metrics = run.step()
+        assert metrics["update/grad_norm"] > 0
+        assert metrics["rollout/logprob_gap"] < tolerance
+    after = greedy(run.decoder, prompts)
+    assert after != before
+    if DEVICE == "cpu":
+        assert after == greedy(run.actor, prompts)
+
+
+@needs_vllm
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_the_same_seeds_draw_the_same_tokens_and_copies_differ(run):
+    def drawn(seed):
+        session = run.decoder.session([[5, 6, 7]], copies=4, capacity=64)
+        found = session.generate(
+            range(4), max_new_tokens=12, temperature=1.0, generator=torch.Generator(device=DEVICE).manual_seed(seed)
+        )
+        return [r.tokens.tolist() for r in found]
+
+    assert drawn(0) == drawn(0) != drawn(1)
+    assert len({tuple(tokens) for tokens in drawn(0)}) > 1
+
+
+@needs_vllm
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_what_vllm_cannot_do_is_refused(run):
+    with pytest.raises(ValueError, match=r"no hidden states; set features\.source=shared"):
+        run.decoder.session([[1, 2]], capacity=8, layer=1)
+    with pytest.raises(ValueError, match="prompt 0 has 9 tokens"):
+        run.decoder.session([[1] * 9], capacity=8)
+    session = run.decoder.session([[1, 2]], capacity=8)
+    with pytest.raises(ValueError, match="cannot take 7 more"):
+        session.generate([0], max_new_tokens=7, temperature=1.0, generator=torch.Generator(device=DEVICE))
