@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="needs the train extra")
 
 from bipace.policies.hf import Actor
 from bipace.rollout.records import TokenSequence
-from bipace.train.actors import load_actor, make_decoder
+from bipace.train.actors import load_actor, make_vllm
 from bipace.train.config import load_config
 from bipace.train.loop import Run
 from bipace.train.update import engine_gap, score_sequences
@@ -36,13 +36,12 @@ def test_without_vllm_the_extra_is_named(tiny_actor_folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)  # what an import finds where the package is absent
     config = load_config(overrides=[*VLLM, f"actor.folder={tiny_actor_folder}"])
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'bipace\[vllm\]'.*rollout\.engine=hf"):
-        make_decoder(config, load_actor(config))
+        make_vllm(config, load_actor(config))
 
 
 def test_by_default_the_actor_plays_itself(tiny_actor_folder):
     config = load_config(overrides=[f"actor.folder={tiny_actor_folder}"])
-    actor = load_actor(config)
-    assert make_decoder(config, actor) is actor
+    assert make_vllm(config, load_actor(config)) is None
 
 
 def test_the_gap_is_that_between_drawn_and_scored(tiny_actor_folder):
@@ -87,14 +86,14 @@ def greedy(decoder, prompts):
 def test_vllm_says_what_the_actor_says_before_and_after_an_update(run):
     prompts = [[5, 6, 7, 8], [9, 10, 11]]
     tolerance = 1e-4 if DEVICE == "cpu" else 0.1  # float32 beside bfloat16
-    before = greedy(run.decoder, prompts)
+    before = greedy(run.vllm, prompts)
     if DEVICE == "cpu":
         assert before == greedy(run.actor, prompts)
     for _ in range(2):
         metrics = run.step()
         assert metrics["update/grad_norm"] > 0
         assert metrics["rollout/logprob_gap"] < tolerance
-    after = greedy(run.decoder, prompts)
+    after = greedy(run.vllm, prompts)
     assert after != before
     if DEVICE == "cpu":
         assert after == greedy(run.actor, prompts)
@@ -105,7 +104,7 @@ def test_vllm_says_what_the_actor_says_before_and_after_an_update(run):
 @pytest.mark.filterwarnings("default")
 def test_the_same_seeds_draw_the_same_tokens_and_copies_differ(run):
     def drawn(seed):
-        session = run.decoder.session([[5, 6, 7]], copies=4, capacity=64)
+        session = run.vllm.session([[5, 6, 7]], copies=4, capacity=64)
         found = session.generate(
             range(4), max_new_tokens=12, temperature=1.0, generator=torch.Generator(device=DEVICE).manual_seed(seed)
         )
@@ -120,9 +119,9 @@ def test_the_same_seeds_draw_the_same_tokens_and_copies_differ(run):
 @pytest.mark.filterwarnings("default")
 def test_what_vllm_cannot_do_is_refused(run):
     with pytest.raises(ValueError, match=r"no hidden states; set features\.source=shared"):
-        run.decoder.session([[1, 2]], capacity=8, layer=1)
+        run.vllm.session([[1, 2]], capacity=8, layer=1)
     with pytest.raises(ValueError, match="prompt 0 has 9 tokens"):
-        run.decoder.session([[1] * 9], capacity=8)
-    session = run.decoder.session([[1, 2]], capacity=8)
+        run.vllm.session([[1] * 9], capacity=8)
+    session = run.vllm.session([[1, 2]], capacity=8)
     with pytest.raises(ValueError, match="cannot take 7 more"):
         session.generate([0], max_new_tokens=7, temperature=1.0, generator=torch.Generator(device=DEVICE))
