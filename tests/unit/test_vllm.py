@@ -16,6 +16,25 @@ from bipace.train.config import load_config
 from bipace.train.loop import Run
 from bipace.train.update import engine_gap, score_sequences
 
+SUITE = """
+from types import SimpleNamespace
+from bipace.envs.base import Turn
+
+class Odd:
+    def reset(self, task):
+        self.left = 3
+        return Turn(f"Say something odd, {task}.")
+
+    def step(self, action):
+        self.left -= 1
+        odd = sum(map(ord, action)) % 2
+        return Turn("Go on.", reward=float(odd), terminated=not self.left, won=bool(odd))
+
+SUITE = SimpleNamespace(
+    name="odd", max_steps=4, instructions="", splits={"train": ("a", "b"), "panel": ("a", "b")}, make=Odd,
+    family=lambda task: task, expert=lambda task: (),
+)
+"""
 VLLM = ("rollout.engine=vllm", "features.source=shared")
 
 
@@ -48,26 +67,34 @@ def test_the_gap_is_that_between_drawn_and_scored(tiny_actor_folder):
     actor = Actor.load(tiny_actor_folder)
     session = actor.session([[5, 6, 7]], copies=2, capacity=32)
     drawn = session.generate([0, 1], max_new_tokens=6, temperature=0.8, generator=torch.Generator().manual_seed(0))
-    sequences = [
-        TokenSequence(np.array([5, 6, 7, *r.tokens]), ((3, 3 + len(r.tokens)),), r.logprobs - np.float32(shift))
-        for r, shift in zip(drawn, (0.0, 0.5), strict=True)
-    ]
-    scored = score_sequences(actor, sequences, layer=None, micro_tokens=512, temperature=0.8)
-    gap = engine_gap(sequences, scored)
+
+    def sampled(*shifts):
+        return [
+            TokenSequence(np.array([5, 6, 7, *r.tokens]), ((3, 3 + len(r.tokens)),), r.logprobs - np.float32(shift))
+            for r, shift in zip(drawn, shifts, strict=True)
+        ]
+
+    scored = score_sequences(actor, sampled(0, 0), layer=None, micro_tokens=512, temperature=0.8)
     share = len(drawn[1].tokens) / sum(len(r.tokens) for r in drawn)
-    assert gap == pytest.approx({"rollout/logprob_gap": 0.5 * share, "rollout/logprob_gap_max": 0.5}, abs=1e-5)
-    assert engine_gap([TokenSequence(s.tokens, s.spans) for s in sequences], scored) == {}
+    expected = {"rollout/logprob_gap": 0.1 * share, "rollout/logprob_gap_max": 0.1}
+    assert engine_gap(sampled(0, 0.1), scored) == pytest.approx(expected, abs=1e-5)
+    assert engine_gap([TokenSequence(s.tokens, s.spans) for s in sampled(0, 0)], scored) == {}
+    with pytest.raises(RuntimeError, match=r"0\.500 nats.*speaks with other weights"):
+        engine_gap(sampled(0.5, 0.5), scored)
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A run on the small actor whose episodes vLLM plays."""
+def run(tmp_path_factory, wide_head_folder):
+    """A run whose episodes vLLM plays."""
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "odd.py").write_text(SUITE)
     settings = (
-        f"actor.device={DEVICE}", "actor.lora_rank=4", "update.lr=0.05", "rollout.tasks=4", "rollout.group_size=4",
-        "env.split=demo", "env.max_steps=4", "rollout.engine_memory=0.2",
+        f"actor.folder={wide_head_folder}", f"actor.device={DEVICE}", "actor.lora_rank=4", "update.lr=0.05",
+        f"env.suite={folder}/odd.py:SUITE", "prompt.max_new_tokens=8", "prompt.max_tokens=256", "rollout.tasks=2",
+        "rollout.group_size=4", "rollout.engine_memory=0.2",
     )  # fmt: skip
-    return Run(load_config(overrides=[*VLLM, *settings]), tmp_path_factory.mktemp("run"))
+    return Run(load_config(overrides=[*VLLM, *settings]), folder)
 
 
 def greedy(decoder, prompts):

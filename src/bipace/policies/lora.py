@@ -100,9 +100,10 @@ def merge_adapter(adapter: Any) -> Any:
 def plain_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Names and values of the weights as a model without adapters has them; the model itself stays as it is.
 
-    Where there is an adapter the value is W + (alpha / rank) B A, in W's precision. A tied weight comes once.
+    Where there is an adapter the value is W + (alpha / rank) B A, in W's precision. A tied weight comes under each of
+    its names.
     """
-    for name, weight in model.named_parameters():
+    for name, weight in model.named_parameters(remove_duplicate=False):
         owner, base, leaf = name.rpartition(".base_layer.")
         if ".lora_" in name:
             continue

@@ -42,6 +42,8 @@ class VllmDecoder:
         self.engine = self.vllm.LLM(
             model=actor.model.config.name_or_path,
             load_format="dummy",  # the weights are the actor's, whatever the folder holds by now
+            # Some builds keep a packed copy of the output layer that reloading a tied weight does not reach.
+            hf_overrides={"tie_word_embeddings": False},
             # vLLM's fast attention is 16-bit; on a CPU nothing is gained by rounding.
             dtype="float32" if actor.device.type == "cpu" else "bfloat16",
             skip_tokenizer_init=True,

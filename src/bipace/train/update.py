@@ -22,6 +22,9 @@ from bipace.train.losses import k3, policy_loss
 __all__ = ["Scored", "engine_gap", "sampled_scores", "score_sequences", "token_values", "update_policy"]
 
 
+LARGEST_GAP = 0.2  # nats a token, many times what bfloat16 leaves between two programs
+
+
 @dataclass(frozen=True)
 class Scored:
     """Old log-probabilities and features of all steps.
@@ -90,6 +93,9 @@ def engine_gap(sequences: Sequence[TokenSequence], scored: Scored) -> dict[str, 
 
     Returns:
         Mean and largest gap in nats; nothing where no token was sampled.
+
+    Raises:
+        RuntimeError: a mean gap that rounding does not explain: the engine speaks with other weights than the actor.
     """
     gaps = [
         torch.from_numpy(s.logprobs).sub(found.cpu()).abs()
@@ -99,6 +105,11 @@ def engine_gap(sequences: Sequence[TokenSequence], scored: Scored) -> dict[str, 
     if not gaps:
         return {}
     everything = torch.cat(gaps)
+    if everything.mean() > LARGEST_GAP:
+        raise RuntimeError(
+            f"rollout/logprob_gap: {float(everything.mean()):.3f} nats between the engine that sampled and the actor, "
+            f"more than the {LARGEST_GAP} that rounding explains: it speaks with other weights; use rollout.engine=hf"
+        )
     return {"rollout/logprob_gap": float(everything.mean()), "rollout/logprob_gap_max": float(everything.max())}
 
 
