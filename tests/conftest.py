@@ -24,7 +24,7 @@ def byte_tokenizer():
     return fast
 
 
-def make_folder(path, kind):
+def make_folder(path, kind, **other):
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
@@ -42,6 +42,7 @@ def make_folder(path, kind):
         "eos_token_id": tokenizer.eos_token_id,
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": None,
+        **other,
     }
     torch.manual_seed(0)
     model = Qwen2ForCausalLM(Qwen2Config(**shape)) if kind == "qwen2" else LlamaForCausalLM(LlamaConfig(**shape))
@@ -54,6 +55,13 @@ def make_folder(path, kind):
 def tiny_actor_folder(tmp_path_factory):
     """A random Qwen2 of three layers with a byte-level ChatML tokenizer."""
     return make_folder(tmp_path_factory.mktemp("qwen2"), "qwen2")
+
+
+@pytest.fixture(scope="session")
+def wide_head_folder(tmp_path_factory):
+    """A random Qwen2 with heads of 64, which every attention kernel of vLLM can do."""
+    shape = {"hidden_size": 128, "num_attention_heads": 2, "num_key_value_heads": 1, "initializer_range": 0.1}
+    return make_folder(tmp_path_factory.mktemp("wide"), "qwen2", **shape)
 
 
 @pytest.fixture(scope="session")

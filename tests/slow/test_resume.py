@@ -71,6 +71,20 @@ def test_four_iterations_are_two_and_two_more_across_the_end_of_a_pass(order, ru
     assert sum(line.get("update/grad_norm", 0) > 0 for line in contents(tmp_path / "whole")["metrics"]) >= 2
 
 
+def test_another_thread_count_may_go_on_and_draws_the_same_tasks(run, tmp_path):
+    run(tmp_path / "whole")
+    run(tmp_path / "parts", "run.iterations=2")
+    run(tmp_path / "parts", "actor.threads=2", resume=True)
+    whole, parts = (
+        [json.loads(line) for line in (tmp_path / name / "rollouts.jsonl").read_text().splitlines()]
+        for name in ("whole", "parts")
+    )
+    assert [(r["iteration"], r["task"], r["member"]) for r in parts] == [
+        (r["iteration"], r["task"], r["member"]) for r in whole
+    ]
+    assert parts[:16] == whole[:16]  # the two iterations before; later sums of floats may round otherwise
+
+
 def test_a_finished_run_resumed_stays_as_it_is(run, tmp_path):
     run(tmp_path / "run", "run.iterations=1")
     before = contents(tmp_path / "run")

@@ -1,11 +1,15 @@
 """Whole studies through the command line: skipped, continued, refused, stopped, and failing in part."""
 
+import contextlib
+import hashlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -122,3 +126,57 @@ def test_an_interrupt_saves_and_the_same_command_goes_on(file):
     assert not (out / "textcraft/bipace").exists()
     assert study(file, f"run.iterations={done + 1}").returncode == 0
     assert [line["iteration"] for line in log(out / "textcraft/gigpo/seed-0")] == list(range(done + 2))
+
+
+KILLED = STUDY.replace(
+    "run.iterations = 2", "run.iterations = 4\nrun.save_rollouts = true\nenv.split = 'demo'"
+).replace("rollout.group_size = 2", "rollout.group_size = 4")
+
+
+def record(folder):
+    """All of a finished run that a kill must not change: digests of its files, and the metrics without timings."""
+    folder = folder.resolve()
+    whole = {"last": (folder / "last").readlink().name, "best": (folder / "best").readlink().name, "log": log(folder)}
+    files = [p for link in ("last", "best") for p in (folder / link).resolve().rglob("*") if p.is_file()]
+    for path in (*files, *(folder / "validation").iterdir(), folder / "rollouts.jsonl", folder / "config.json"):
+        whole[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
+    whole["panels"] = json.loads((folder / "summary.json").read_text())["panels"]
+    return whole
+
+
+def children(process):
+    """Its worker processes: each is the head of a session of its own."""
+    tasks = Path(f"/proc/{process.pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="children are found through Linux's /proc")
+def test_a_study_killed_at_random_moments_resumes_to_the_records_of_an_unbroken_one(file):
+    file.write_text(KILLED)
+    began = time.monotonic()
+    assert study(file, "--jobs", "1").returncode == 0  # how many run side by side changes nothing either
+    seconds = time.monotonic() - began
+    (file.parent / "out").rename(file.parent / "whole")
+    chance, killed = random.Random(), []
+    while len(killed) < 4:
+        command = [*COMMAND, str(file), "--out", str(file.parent / "out"), "--jobs", "2"]
+        process = subprocess.Popen(
+            command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        after = chance.uniform(0.2, 0.6) * seconds
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            assert process.wait(timeout=after) == 0
+            break  # it came to its end first
+        # Every other time the workers are left behind alive; the next study must wait for them.
+        workers = children(process) if len(killed) % 2 == 0 else []
+        for pid in (process.pid, *workers):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+        killed.append((round(after, 2), len(workers)))
+    assert killed
+    last = study(file, "--jobs", "2")
+    assert last.returncode == 0, (killed, last.stderr)
+    for name in ("textcraft/gigpo/seed-0", "textcraft/bipace/seed-0"):
+        expected = record(file.parent / "whole" / name)
+        assert sum(line.get("update/grad_norm", 0) > 0 for line in expected["log"]) >= 2
+        assert record(file.parent / "out" / name) == expected, killed

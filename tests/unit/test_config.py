@@ -52,6 +52,14 @@ def test_bad_input_is_one_clear_error(override, message):
         load_config(overrides=[override])
 
 
+def test_vllm_needs_features_from_the_actors_own_forward():
+    with pytest.raises(ConfigError, match=r"'rollout' with rollout\.engine=vllm.*set features\.source=shared"):
+        load_config(overrides=["rollout.engine=vllm"])
+    for source in ("shared", "separate"):
+        found = load_config(overrides=["rollout.engine=vllm", f"features.source={source}"])
+        assert found.rollout.engine == "vllm"
+
+
 def test_a_trajectory_recipe_may_have_groups_of_one():
     assert load_config(overrides=["estimator=rloo", "rollout.group_size=1"]).rollout.group_size == 1
 

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 
 from bipace.policies.hf import Actor
+from bipace.policies.lora import plain_weights
 from bipace.rollout.records import TokenSequence
 from bipace.train.actors import load_actor, reference_actor
 from bipace.train.config import ConfigError, UpdateConfig, load_config
@@ -115,6 +116,22 @@ def test_a_saved_adapter_comes_back_to_the_bit_and_merges(folder, tmp_path):
     whole = Actor.load(tmp_path / "whole")
     assert whole.adapter is None
     torch.testing.assert_close(logprobs(whole, sequences), logprobs(actor, sequences), rtol=0, atol=1e-4)
+
+
+def test_the_plain_weights_are_those_of_the_merged_model(folder):
+    actor, (sequences, _) = with_lora(folder), rollouts()
+    update(actor)
+    before = logprobs(actor, sequences)
+    plain = dict(plain_weights(actor.model))
+    assert torch.equal(logprobs(actor, sequences), before)
+    actor.merge()
+    merged = dict(plain_weights(actor.model))
+    assert list(plain) == list(merged)
+    assert list(merged) == [n for n, _ in Actor.load(folder).model.named_parameters(remove_duplicate=False)]
+    for name, weight in merged.items():
+        torch.testing.assert_close(plain[name], weight, rtol=0, atol=1e-6)
+        assert torch.equal(weight, actor.model.get_parameter(name))
+    assert torch.equal(plain["lm_head.weight"], plain["model.embed_tokens.weight"])  # tied
 
 
 def test_an_adapter_is_no_start_for_a_new_run_and_needs_its_model(tiny_actor_folder, tmp_path):

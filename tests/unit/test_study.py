@@ -92,10 +92,11 @@ def test_a_folder_is_new_or_belongs_to_this_run(tmp_path):
     assert run_state(run, folder) == "unfinished"  # killed before its first checkpoint
     with pytest.raises(ConfigError, match=r"these keys differ: credit\.eps.*estimator"):
         run_state(other, folder)
-    for iteration, state in ((2, "unfinished"), (4, "finished")):
-        (folder / "last").mkdir(exist_ok=True)
+    (folder / "last").mkdir()
+    for iteration, summary, state in ((2, 2, "unfinished"), (4, 2, "unfinished"), (4, 4, "finished")):
         write_json(folder / "last" / "trainer_state.json", {"iteration": iteration})
-        assert run_state(run, folder) == state
+        write_json(folder / "summary.json", {"iterations": summary})
+        assert run_state(run, folder) == state  # killed before its summary was written: not finished
     write_json(folder / "last" / "trainer_state.json", {"iteration": 5})
     with pytest.raises(ConfigError, match=r"has 5 iterations, the study plans run\.iterations=4"):
         run_state(run, folder)

@@ -75,10 +75,10 @@ def train_and_report(config: Config, folder: Path, *, resume: bool = False, inst
 def write_results(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
     """Put summary.json and curve.png into the folder of a run and return the summary."""
     summary = summarize(run, seconds)
-    write_json(run.folder / "summary.json", summary)
     draw_curve(
         read_metrics(run.folder), run.panels.panel, summary["panel"]["n"], _title(run), run.folder / "curve.png"
     )  # fmt: skip
+    write_json(run.folder / "summary.json", summary)  # last: a study takes it for the sign that nothing is missing
     return summary
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["CONFIG", "adapter_base", "add_adapter", "load_adapter", "merge_adapter"]
+__all__ = ["CONFIG", "adapter_base", "add_adapter", "load_adapter", "merge_adapter", "plain_weights"]
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -95,3 +95,21 @@ def load_adapter(model: Any, folder: Path) -> Any:
 def merge_adapter(adapter: Any) -> Any:
     """The model with its adapter added into the weights: W + (alpha / rank) B A. The adapter is gone after it."""
     return adapter.merge_and_unload()
+
+
+def plain_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Names and values of the weights as a model without adapters has them; the model itself stays as it is.
+
+    Where there is an adapter the value is W + (alpha / rank) B A, in W's precision. A tied weight comes under each of
+    its names.
+    """
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        owner, base, leaf = name.rpartition(".base_layer.")
+        if ".lora_" in name:
+            continue
+        value = weight.detach()
+        if base and leaf == "weight":
+            layer = model.get_submodule(owner)
+            value = value + sum(layer.get_delta_weight(adapter).detach() for adapter in layer.active_adapters)
+            value = value.to(weight.dtype)
+        yield f"{owner}.{leaf}" if base else name, value

@@ -11,10 +11,11 @@ from bipace.envs.isolation import isolate
 from bipace.policies import lora
 from bipace.policies.hf import Actor
 from bipace.policies.pretrained import CATALOGUE, cached_folder
+from bipace.policies.vllm import VllmDecoder
 from bipace.rollout.collect import Collector
 from bipace.train.config import Config, ConfigError
 
-__all__ = ["SHIPPED", "actor_folder", "load_actor", "make_collector", "reference_actor"]
+__all__ = ["SHIPPED", "actor_folder", "load_actor", "make_collector", "make_vllm", "reference_actor"]
 
 SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "actors"
 
@@ -80,6 +81,18 @@ def reference_actor(config: Config) -> Actor | None:
     if config.update.kl_loss_coef == 0 or config.actor.lora_rank:
         return None
     return Actor.load(actor_folder(config.actor.folder), device=config.actor.device)
+
+
+def make_vllm(config: Config, actor: Actor) -> VllmDecoder | None:
+    """The vLLM that plays the episodes with the actor's weights, or None where the actor plays them itself.
+
+    Raises:
+        ModuleNotFoundError: rollout.engine=vllm, and vllm is not installed.
+        ValueError: the installed vllm does not run on the actor's device.
+    """
+    if config.rollout.engine == "hf":
+        return None
+    return VllmDecoder(actor, max_tokens=config.prompt.max_tokens, memory=config.rollout.engine_memory)
 
 
 def make_collector(config: Config, suite: Suite, layer: int | None = None) -> Collector:

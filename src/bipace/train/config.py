@@ -72,6 +72,11 @@ class Config(Section):
                 f"rollout.group_size: 1 with the step-level recipe {self.estimator!r}: in a group of one trajectory a "
                 "step has no peers and every advantage would be 0; use rollout.group_size=8"
             )
+        if self.rollout.engine == "vllm" and self.features.source == "rollout":
+            raise ValueError(
+                "features.source: 'rollout' with rollout.engine=vllm: vLLM gives no hidden states, and its "
+                "probabilities are not the actor's to the last digit; set features.source=shared"
+            )
         eps = self.credit.get("eps")
         if isinstance(eps, (int, float)) and not 0 <= eps <= 2:
             raise ValueError(f"credit.eps: {eps}, expected a cosine distance in [0, 2]")

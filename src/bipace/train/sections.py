@@ -98,6 +98,11 @@ class RolloutConfig(Section):
     )
     temperature: float = Field(default=1.0, gt=0, description="sampling temperature in training")
     wave: int = Field(default=256, ge=1, description="episodes decoded side by side; bounds memory")
+    engine: Literal["hf", "vllm"] = Field(
+        default="hf",
+        description="what samples: hf, the actor itself; vllm, a copy of it in vLLM on the same GPU (bipace[vllm])",
+    )
+    engine_memory: float = Field(default=0.4, gt=0, lt=1, description="share of the GPU's memory that vllm takes")
 
 
 class FeatureConfig(Section):

@@ -9,6 +9,7 @@ takes it, and is refused where none does.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -122,7 +123,7 @@ def load_study(path: Path, overrides: Iterable[str] = ()) -> Study:
 
 
 def run_state(run: PlannedRun, folder: Path) -> Literal["new", "unfinished", "finished"]:
-    """What the folder of a run holds; one that was killed before its first checkpoint is "unfinished".
+    """What the folder of a run holds; one killed before its first checkpoint or its summary is "unfinished".
 
     Raises:
         ConfigError: the folder was made under another configuration, is longer than planned, or holds no run.
@@ -136,7 +137,7 @@ def run_state(run: PlannedRun, folder: Path) -> Literal["new", "unfinished", "fi
         raise ConfigError(
             f"{folder}: has {done} iterations, the study plans run.iterations={run.config.run.iterations}"
         )
-    return "finished" if done == run.config.run.iterations else "unfinished"
+    return "finished" if done == run.config.run.iterations == _summarized(folder) else "unfinished"
 
 
 def iterations_done(folder: Path) -> int | None:
@@ -145,6 +146,12 @@ def iterations_done(folder: Path) -> int | None:
         return int(read_state(folder / "last")["iteration"])
     except FileNotFoundError:
         return None
+
+
+def _summarized(folder: Path) -> int | None:
+    """The iteration that summary.json tells of: a kill can fall between the last checkpoint and the summary."""
+    path = folder / "summary.json"
+    return json.loads(path.read_text(encoding="utf-8"))["iterations"] if path.is_file() else None
 
 
 def write_plan(study: Study, folder: Path) -> None:

@@ -20,7 +20,10 @@ from bipace.rollout.records import TokenSequence
 from bipace.train.config import UpdateConfig
 from bipace.train.losses import k3, policy_loss
 
-__all__ = ["Scored", "sampled_scores", "score_sequences", "token_values", "update_policy"]
+__all__ = ["Scored", "engine_gap", "sampled_scores", "score_sequences", "token_values", "update_policy"]
+
+
+LARGEST_GAP = 0.2  # nats a token, many times what bfloat16 leaves between two programs
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,35 @@ def score_sequences(
         return Scored(logprobs, None)
     nothing = np.zeros((0, actor.hidden_size), np.float32)
     return Scored(logprobs, torch.cat(features).cpu().numpy() if sequences else nothing)
+
+
+def engine_gap(sequences: Sequence[TokenSequence], scored: Scored) -> dict[str, float]:
+    """How far the engine that sampled is from the actor: |log-probability when drawn - scored anew|, over all tokens.
+
+    Args:
+        sequences: what was sampled.
+        scored: their old log-probabilities (`score_sequences`).
+
+    Returns:
+        Mean and largest gap in nats; nothing where no token was sampled.
+
+    Raises:
+        RuntimeError: a mean gap that rounding does not explain: the engine speaks with other weights than the actor.
+    """
+    gaps = [
+        torch.from_numpy(s.logprobs).sub(found.cpu()).abs()
+        for s, found in zip(sequences, scored.logprobs, strict=True)
+        if s.logprobs is not None
+    ]
+    if not gaps:
+        return {}
+    everything = torch.cat(gaps)
+    if everything.mean() > LARGEST_GAP:
+        raise RuntimeError(
+            f"rollout/logprob_gap: {float(everything.mean()):.3f} nats between the engine that sampled and the actor, "
+            f"more than the {LARGEST_GAP} that rounding explains: it speaks with other weights; use rollout.engine=hf"
+        )
+    return {"rollout/logprob_gap": float(everything.mean()), "rollout/logprob_gap_max": float(everything.max())}
 
 
 def token_values(sequences: Sequence[TokenSequence], step_values: Floats) -> list[torch.Tensor]:
