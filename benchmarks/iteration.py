@@ -2,8 +2,9 @@
 
     OMP_NUM_THREADS=1 python benchmarks/iteration.py
 
-Floor: decoding and updating every token once, at 2 and 6 FLOPs per parameter and token. The features ride in the
-decoding forward; their cost is measured as the difference between the same rollouts with and without them, in turns.
+Floor: decoding and updating every token once (also a prompt that eight episodes begin with), at 2 and 6 FLOPs per
+parameter and token. The features ride in the decoding forward; their cost is measured as the difference between the
+same rollouts with and without them, in turns.
 Writes benchmarks/results/iteration.json.
 """
 
@@ -27,6 +28,7 @@ from bipace.core.advantages import advantages
 from bipace.envs.base import Turn
 from bipace.envs.textcraft import TextCraft, suite
 from bipace.envs.textcraft.tasks import open_task
+from bipace.policies.packing import pack
 from bipace.rollout.table import to_rows
 from bipace.train.config import load_config
 from bipace.train.loop import Run
@@ -91,7 +93,7 @@ def measure(actor: str) -> list[dict[str, object]]:
                 trajectories = run.collect()
                 times.append(time.perf_counter() - start)
     sequences = [s for t in trajectories for s in t.sequences]
-    tokens = sum(len(s.tokens) for s in sequences)
+    tokens = len(pack([s.tokens for s in sequences], [s.spans for s in sequences], torch.device("cpu")).ids)
     credit, separate = [], []
     for _ in range(REPEATS):
         start = time.perf_counter()
