@@ -37,7 +37,7 @@ test: setup  ## the whole test suite
 	$(BIN)/ruff check .
 	PYTHONPATH=src $(BIN)/lint-imports
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --durations=15
 
 demo: setup  ## teach the small actor TextCraft under BiPACE; ends with a table, a picture and the run folder
 	$(BIN)/bipace demo --install-seconds $$(cat $(VENV)/.installed)

@@ -237,8 +237,8 @@ def test_sampled_logprobs_are_those_of_the_tempered_distribution(actor):
     sequences, spans, logprobs = rollout(actor, temperature=0.6)
     with torch.no_grad():
         scores = score(actor, sequences, spans, layer=None, temperature=0.6)
-    # A temperature below 1 stretches the rounding of the logits, which is 1e-5 in this model with its large weights.
-    np.testing.assert_allclose(logprobs, scores.logprobs.numpy(), atol=2e-5)
+    # Each side rounds by 1e-5 in this model with its large weights, and a temperature below 1 stretches that.
+    np.testing.assert_allclose(logprobs, scores.logprobs.numpy(), atol=4e-5)
 
 
 def test_slabs_grow_and_prompts_of_one_token_need_none(actor):
