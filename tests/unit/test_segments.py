@@ -47,6 +47,15 @@ def test_labels_are_compact_and_pairs_are_equal_where_both_parts_are(rows, other
             assert (pairs[i] == pairs[j]) == (raw[i] == raw[j] and other[i] == other[j])
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint8, np.uint64, np.float64, np.bool_, np.str_])
+def test_labels_of_any_type_near_together_or_far_apart_are_renamed_in_their_order(dtype):
+    raw = np.array([120, 0, 7, 120, 7, 120]).astype(dtype)
+    assert segments.compact(raw).tolist() == np.unique(raw, return_inverse=True)[1].tolist()
+    for far in (np.array([-(2**62), 5, 2**62, 5]), np.array([-128, 127, -128] + [0] * 100, np.int8)):
+        assert segments.compact(far).tolist() == np.unique(far, return_inverse=True)[1].tolist()
+        assert segments.compact(far).dtype == np.int64
+
+
 @pytest.mark.parametrize("value", [0.1, 1e-300, -7.3e8])
 def test_equal_values_have_exactly_their_mean_and_no_deviation(value):
     labels, values = np.zeros(7, np.int64), np.full(7, value)
