@@ -39,12 +39,23 @@ def test_labels_are_compact_and_pairs_are_equal_where_both_parts_are(rows, other
     assert set(labels.tolist()) == set(range(len(set(raw.tolist()))))
     assert (np.argsort(raw, kind="stable") == np.argsort(labels, kind="stable")).all()
     assert [raw.tolist().index(value) for value in sorted(set(raw.tolist()))] == segments.first_rows(labels).tolist()
+    apart = 3 * labels + 1
+    assert segments.first_rows(apart).tolist() == segments.first_rows(labels).tolist()
     n = min(len(rows), len(others))
     other = split(others)[0][:n]
     pairs = segments.pair(raw[:n], other)
     for i in range(n):
         for j in range(n):
             assert (pairs[i] == pairs[j]) == (raw[i] == raw[j] and other[i] == other[j])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint8, np.uint64, np.float64, np.bool_, np.str_])
+def test_labels_of_any_type_near_together_or_far_apart_are_renamed_in_their_order(dtype):
+    raw = np.array([120, 0, 7, 120, 7, 120]).astype(dtype)
+    assert segments.compact(raw).tolist() == np.unique(raw, return_inverse=True)[1].tolist()
+    for far in (np.array([-(2**62), 5, 2**62, 5]), np.array([-128, 127, -128] + [0] * 100, np.int8)):
+        assert segments.compact(far).tolist() == np.unique(far, return_inverse=True)[1].tolist()
+        assert segments.compact(far).dtype == np.int64
 
 
 @pytest.mark.parametrize("value", [0.1, 1e-300, -7.3e8])

@@ -1,6 +1,6 @@
 """Count, total, mean and standard deviation per label, written back to rows: the only group arithmetic.
 
-Labels are compact integers 0..K-1 (`compact` makes them). Every function takes [N] arrays and returns an [N]
+Labels are compact integers 0..K-1 (`compact` makes them of any). Every function takes [N] arrays and returns an [N]
 array holding each row's own segment's statistic. The mean is taken relative to one member, so a segment of
 equal values has exactly that mean and exactly zero deviation: rounding never becomes an advantage.
 """
@@ -16,9 +16,17 @@ from bipace.core.steps import Bools, Floats, Ints
 
 __all__ = ["compact", "constant", "count", "first_rows", "mean", "pair", "std", "total"]
 
+_DENSE = 4  # possible labels per row up to which a table of them is small
+
 
 def compact(labels: NDArray[Any]) -> Ints:
     """Rename labels to 0..K-1, keeping their sort order. Empty in, empty out."""
+    if len(labels) and np.issubdtype(labels.dtype, np.signedinteger):
+        low = int(labels.min())
+        if int(labels.max()) - low < _DENSE * len(labels):
+            # A table of what is there costs less than the sort that would find it.
+            shifted = labels.astype(np.int64) - low
+            return (np.cumsum(np.bincount(shifted) > 0) - 1)[shifted]
     return np.ravel(np.unique(labels, return_inverse=True)[1]).astype(np.int64)
 
 
@@ -26,12 +34,15 @@ def pair(a: Ints, b: Ints) -> Ints:
     """Compact labels of the pairs (a_i, b_i): equal exactly where both parts are equal."""
     if not len(a):
         return np.zeros(0, np.int64)
-    return compact(compact(a) * np.int64(len(b)) + compact(b))
+    inner = compact(b)
+    return compact(compact(a) * (inner.max() + 1) + inner)
 
 
 def first_rows(labels: Ints) -> Ints:
-    """The first row index of each label, in label order: one representative row a segment, [K]."""
-    return np.unique(labels, return_index=True)[1].astype(np.int64)
+    """The first row index of each label that is there, in label order: one representative row a segment, [K]."""
+    first = np.full(int(labels.max(initial=-1)) + 1, -1)
+    first[labels[::-1]] = np.arange(len(labels) - 1, -1, -1)  # the last to be written is the first row
+    return first[first >= 0]
 
 
 def count(labels: Ints) -> Ints:
