@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,13 +78,7 @@ class VllmDecoder:
 
 
 class VllmSession:
-    """Rows that grow together. vLLM's prefix cache keeps what it computed of a row, and of a prompt that rows share.
-
-    Args:
-        decoder: the engine.
-        rows: token ids of each row; the session owns them.
-        capacity: the most tokens a row may hold.
-    """
+    """Rows that grow together. vLLM's prefix cache keeps what it computed of a row, and of a prompt that rows share."""
 
     def __init__(self, decoder: VllmDecoder, rows: list[list[int]], capacity: int) -> None:
         self.decoder, self.rows, self.capacity = decoder, rows, capacity
@@ -115,19 +110,13 @@ class VllmSession:
         """
         for row in rows:
             self._check_room(row, max_new_tokens)
-        vllm, ends = self.decoder.vllm, self.decoder.actor.end_token_ids
+        ends = self.decoder.actor.end_token_ids
         seeds = torch.randint(2**31, (len(rows),), generator=generator, device=generator.device).tolist()
-        asked = [
-            vllm.SamplingParams(
-                temperature=temperature,
-                max_tokens=max_new_tokens,
-                stop_token_ids=list(ends),
-                seed=seed,
-                logprobs=0,  # of the sampled token alone
-                detokenize=False,
-            )
-            for seed in seeds
-        ]
+        make = partial(
+            self.decoder.vllm.SamplingParams, temperature=temperature, max_tokens=max_new_tokens,
+            stop_token_ids=list(ends), logprobs=0, detokenize=False,
+        )  # fmt: skip
+        asked = [make(seed=seed) for seed in seeds]
         prompts = [{"prompt_token_ids": self.rows[row]} for row in rows]
         responses: list[Response] = []
         for row, answer in zip(rows, self.decoder.engine.generate(prompts, asked, use_tqdm=False), strict=True):
@@ -135,19 +124,12 @@ class VllmSession:
             tokens = list(found.token_ids)
             logprobs = [at[token].logprob for token, at in zip(tokens, found.logprobs, strict=True)]
             self.rows[row] += tokens
-            responses.append(
-                Response(
-                    np.array(tokens, np.int64), np.array(logprobs, np.float32), bool(tokens) and tokens[-1] in ends
-                )
-            )
+            responses.append(Response(np.array(tokens), np.array(logprobs, np.float32), tokens[-1] in ends))
         return responses
 
     def _check_room(self, row: int, more: int) -> None:
-        if len(self.rows[row]) + more > self.capacity:
-            raise ValueError(
-                f"row {row} holds {len(self.rows[row])} tokens and cannot take {more} more: the capacity is "
-                f"{self.capacity}"
-            )
+        if (held := len(self.rows[row])) + more > self.capacity:
+            raise ValueError(f"row {row} holds {held} of at most {self.capacity} tokens and cannot take {more} more")
 
 
 def _vllm(device: str) -> Any:
