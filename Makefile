@@ -79,7 +79,7 @@ $(VERL_VENV)/.installed: requirements-verl.lock pyproject.toml
 	@touch $@
 
 test-engines: $(VERL_VENV)/.installed  ## verl end to end on the CPU, in its own environment
-	$(VERL_VENV)/bin/python -m pytest tests/engines --durations=10
+	$(VERL_VENV)/bin/python -m pytest tests/engines --durations=10 --basetemp=.verl-jobs
 
 lock:  ## pin what development and CI install, for Python 3.10-3.12 (needs uv)
 	echo 'torch==2.13.0' > .torch-override
@@ -89,4 +89,4 @@ lock:  ## pin what development and CI install, for Python 3.10-3.12 (needs uv)
 	rm -f .torch-override .resolved
 
 clean:  ## remove the virtual environment and caches (runs stay)
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .verl-jobs .pytest_cache .ruff_cache .hypothesis .import_linter_cache

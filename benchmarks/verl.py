@@ -1,14 +1,13 @@
 """The verl plug-in on the CPU: capture error, cost, memory, success before and after. Writes results/verl.json.
 
-Runs in the environment of `make test-engines`:
+Runs in the environment of `make test-engines`. Whole jobs take minutes, so their figures are those of the jobs that the
+tests ran last (8 tasks x 8 episodes a step with one rank; 4 x 4 with two, and in the job that goes on packed):
 
-    PYTHONPATH=src .venv-verl/bin/python benchmarks/verl.py              # some minutes on two cores
-    PYTHONPATH=src .venv-verl/bin/python benchmarks/verl.py --no-jobs    # without Ray: capture error, memory, credit
+    make test-engines && PYTHONPATH=src .venv-verl/bin/python benchmarks/verl.py
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -20,13 +19,12 @@ import tracemalloc
 from datetime import datetime, timezone
 from importlib.metadata import distributions, version
 from pathlib import Path
-from statistics import fmean as mean
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "engines"))
 
-from launch import ACTOR, HELPERS, LEARNING, LEARNING_STEPS, VALIDATION, environment, job, prepare
+from launch import ACTOR, HELPERS, environment
 
 from bipace.core.advantages import advantages
 from bipace.integrations.verl.rows import to_table
@@ -34,12 +32,7 @@ from bipace.integrations.verl.settings import read_settings
 
 RESULT = Path(__file__).parent / "results" / "verl.json"
 ROWS, WIDTH, GROUPS, MEMBERS = 4096, 3584, 16, 8
-JOBS = {
-    "1 rank, padded": LEARNING,
-    "1 rank, packed": {"ranks": 1, "packed": True, "steps": 2, "tasks": 8, "group": 8},
-    "2 ranks, padded": {"ranks": 2, "packed": False, "steps": 2, "tasks": 8, "group": 8},
-    "2 ranks, packed": {"ranks": 2, "packed": True, "steps": 2, "tasks": 8, "group": 8},
-}
+JOBS = Path(__file__).resolve().parents[1] / ".verl-jobs"  # where `make test-engines` leaves them
 
 
 def entry(figure: str, unit: str, value: float, target: float | None = None) -> dict[str, object]:
@@ -99,33 +92,26 @@ def credit_at_scale(groups: int) -> tuple[float, float, float]:
 
 
 def jobs() -> list[dict[str, object]]:
-    """Whole jobs: BiPACE's share of a step in each shape, and success before and after the one that learns."""
-    figures: list[dict[str, object]] = []
-    for what, shape in JOBS.items():
-        learns = shape is LEARNING
-        with tempfile.TemporaryDirectory() as name:
-            done = job(prepare(Path(name)), VALIDATION if learns else (), **shape)
-        steps = [m for step, m in done.metrics.items() if step > 1]
-        # The first step is left out: it pays for what is loaded and allocated once.
-        figures += [
-            entry(f"ranks: {what}", "ranks", shape["ranks"]),
-            entry(f"rows of a step: {what}", "rows", mean(m["group/steps"] for m in steps)),
-            entry(f"one step: {what}", "seconds", mean(m["timing_s/step"] for m in steps)),
-            entry(f"bipace share of a step: {what}", "share", mean(m["perf/bipace_share"] for m in steps), 0.01),
-            entry(f"whole job of {shape['steps']} steps: {what}", "seconds", done.seconds),
+    """BiPACE's share of a step in each shape, and success before and after the job that learns."""
+    found: list[dict[str, object]] = []
+    for path in sorted(JOBS.glob("*/*.figures.json")):
+        if path.parent.is_symlink():  # pytest names each folder twice
+            continue
+        done = json.loads(path.read_text())
+        what = f"{done['ranks']} rank(s), {'packed' if done['packed'] else 'padded'}"
+        found += [
+            entry(f"rows of a step: {what}", "rows", done["rows"]),
+            entry(f"one step: {what}", "seconds", done["step_seconds"]),
+            entry(f"bipace share of a step: {what}", "share", done["bipace_share"], 0.01),
+            entry(f"whole job of {done['steps']} steps: {what}", "seconds", done["seconds"]),
         ]
-        if learns:
-            figures += [
-                entry(f"success before: {what}", "share", done.success(0)),
-                entry(f"success after {LEARNING_STEPS} steps: {what}", "share", done.success(LEARNING_STEPS)),
-            ]
-    return figures
+        found += [
+            entry(f"success after {step} steps: {what}", "share", success) for step, success in done["success"].items()
+        ]
+    return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--no-jobs", action="store_true", help="leave out what needs Ray")
-    given = parser.parse_args()
     if not list(distributions(name="verl")):  # not find_spec, which finds this file
         print(
             "verl lives in an environment of its own: make test-engines, then .venv-verl/bin/python benchmarks/verl.py"
@@ -142,15 +128,14 @@ def main() -> None:
         entry("time of credit at twice the rows, as a multiple (linear: 2)", "times", twice / seconds, 2.0),
         entry("peak of credit at twice the rows, as a multiple (linear: 2)", "times", twice_peak / peak, 2.0),
     ]
-    if not given.no_jobs:
-        figures += jobs()
+    figures += jobs()
     names = ("verl", "torch", "transformers", "ray", "numpy")
     document = {
         "figures": figures,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, CPU only",
         "versions": {"python": platform.python_version(), **{name: version(name) for name in names}},
         "date": datetime.now(timezone.utc).date().isoformat(),
-        "command": "PYTHONPATH=src .venv-verl/bin/python benchmarks/verl.py" + " --no-jobs" * given.no_jobs,
+        "command": "make test-engines && PYTHONPATH=src .venv-verl/bin/python benchmarks/verl.py",
     }
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

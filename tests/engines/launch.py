@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import bipace
@@ -153,4 +154,27 @@ def job(folder: Path, extra: tuple[str, ...] = (), name: str = "job", **shape: A
     metrics: dict[int, dict[str, float]] = {}
     for line in lines:
         metrics.setdefault(line["step"], {}).update(line["data"])
-    return Job(folder, log, metrics, time.perf_counter() - start)
+    done = Job(folder, log, metrics, time.perf_counter() - start)
+    (folder / f"{name}.figures.json").write_text(json.dumps(figures(done, name, shape)))
+    return done
+
+
+def figures(done: Job, name: str, shape: dict[str, Any]) -> dict[str, Any]:
+    """What benchmarks/verl.py reports of a job; its first step is left out: it pays for what is loaded once."""
+    steps = [m for step, m in sorted(done.metrics.items()) if "group/steps" in m][1:]
+
+    def mean(metric: str) -> float:
+        return fmean(m[metric] for m in steps)
+
+    validated = [step for step, m in sorted(done.metrics.items()) if any(k.startswith("val-core/") for k in m)]
+    return {
+        "name": name,
+        "ranks": shape["ranks"],
+        "packed": shape["packed"],
+        "steps": len(steps) + 1,
+        "seconds": done.seconds,
+        "rows": mean("group/steps"),
+        "step_seconds": mean("timing_s/step"),
+        "bipace_share": mean("perf/bipace_share"),
+        "success": {step: done.success(step) for step in validated},
+    }
