@@ -44,8 +44,9 @@ def update(actor, sequences, values, **changes):
     old = score_sequences(actor, sequences, layer=None, micro_tokens=512).logprobs
     optimizer = torch.optim.SGD(actor.model.parameters(), lr=0.0)
     config = UpdateConfig(grad_clip=1e9, minibatches=1, **changes)
-    shuffle = np.random.default_rng(0)
-    return update_policy(actor, optimizer, sequences, old, token_values(sequences, values), config, shuffle=shuffle)
+    groups, shuffle = [str(i) for i in range(len(sequences))], np.random.default_rng(0)
+    advantages = token_values(sequences, values)
+    return update_policy(actor, optimizer, sequences, old, advantages, config, groups=groups, shuffle=shuffle)
 
 
 def gradient(actor):
