@@ -44,3 +44,15 @@ def test_a_demonstration_is_taken_whole_or_up_to_a_turn(actor):
     first = encode(chat, actor.tokenizer, SHOWN, end, turns=1)
     assert spoken(actor, first) == ["search[tea]<|im_end|>"]
     assert first.tokens.tolist() == whole.tokens[: len(first.tokens)].tolist()
+
+
+def test_what_stands_between_marks_has_the_same_tokens_everywhere(tmp_path):
+    shown = Demonstration("pick", (("search[tea]", "size [SEP] pale blue [SEP] jade"), ("click[pale blue]", "1.0")))
+    marks = (" [SEP] ", "[", "]")
+    new_actor(replace(SIZES["small"], vocabulary=300), [shown], seed=0, marks=marks).save(tmp_path / "a")
+    loaded = Actor.load(tmp_path / "a").tokenizer
+    page, click = (loaded.encode(text, add_special_tokens=False) for text in (shown.turns[0][1], shown.turns[1][0]))
+    mark, opening, closing = (loaded.convert_tokens_to_ids(mark) for mark in marks)
+    first, last = (at for at, token in enumerate(page) if token == mark)
+    assert click[click.index(opening) + 1 : click.index(closing)] == page[first + 1 : last]
+    assert [loaded.decode(tokens) for tokens in (page, click)] == [shown.turns[0][1], shown.turns[1][0]]

@@ -12,7 +12,7 @@ import pytest
 
 from bipace.envs.base import UnknownTask
 from bipace.envs.webshop import WebShopDataError, generated_suite, official_suite, suite
-from bipace.envs.webshop.expert import best_options, plan, query_words
+from bipace.envs.webshop.expert import best_options, first_page, plan, query_words
 from bipace.envs.webshop.generate import generate_files, generated_records
 from bipace.envs.webshop.shop import WebShop
 
@@ -57,6 +57,17 @@ def test_expert_buys_the_best_there_is_where_nothing_fits(shop):
     last = last_turn(environment, "any", actions)
     assert last.terminated
     assert 0 < last.reward < 1
+
+
+def test_demonstrations_buy_the_best_product_of_the_first_page(shop):
+    for task in shop.splits["gen-validation-panel"][:64]:
+        goal, actions = shop.goal(task), shop.demonstration(task)
+        assert actions[0] == f"search[{query_words(goal.instruction)}]"
+        assert actions[1] != "click[next >]"
+        page = shop.shop.search(query_words(goal.instruction))[:10]
+        best = max(shop.shop.score(product, goal, best_options(product, goal)).total for product in page)
+        assert last_turn(shop.make(), task, actions).reward == best
+    assert first_page(shop.shop, replace(shop.goal("gen1000-0/0"), instruction="i am looking for the")) == ()
 
 
 def test_expert_prefers_the_equal_option_to_a_similar_one(shop):

@@ -126,7 +126,7 @@ def evaluate_actor(
         quiet: print nothing.
 
     Returns:
-        Panel -> success, score, n, ci95, success by family, and what the data are.
+        Panel -> success, score, n, 95 % intervals, success by family, and what the data are.
     """
     own = Path(actor) / "config.toml"
     settings = load_config(config or (own if own.is_file() else None), overrides)
@@ -209,7 +209,8 @@ def make_actor(
     panels = choose_panels(family, config.env.split, config.env.panel, config.env.held_out)
     horizon = config.env.max_steps or family.max_steps
     shown = list(demonstrate(family, family.splits[panels.split][:demonstrations], horizon))
-    actor = new_actor(SIZES[size], shown, seed) if start is None else Actor.load(actor_folder(start))
+    marks = getattr(family, "marks", ())
+    actor = new_actor(SIZES[size], shown, seed, marks=marks) if start is None else Actor.load(actor_folder(start))
     chat, end = Chat(actor.tokenizer), actor.end_token_ids[0]
     sequences = [
         s for d in shown if len((s := encode(chat, actor.tokenizer, d, end, turns)).tokens) <= config.prompt.max_tokens
@@ -294,6 +295,8 @@ def _first_and_last(history: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "warm_start_ci95": first["ci95"],
         "warm_start_score": first["score"],
         "final_score": last["score"],
+        "warm_start_score_ci95": first["score_ci95"],
+        "final_score_ci95": last["score_ci95"],
         "val@max": history[top]["success"],
         "val@max_iteration": int(top),
         "family": last["family"],

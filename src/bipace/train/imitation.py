@@ -44,7 +44,7 @@ class ActorSize:
 
 SIZES = {
     "small": ActorSize(hidden=64, layers=2, heads=4, kv_heads=2, ffn=128, vocabulary=1280),
-    "small-2k": ActorSize(hidden=64, layers=2, heads=4, kv_heads=2, ffn=128, vocabulary=2048),
+    "small-2k": ActorSize(hidden=64, layers=2, heads=4, kv_heads=4, ffn=128, vocabulary=2048),
     "medium": ActorSize(hidden=128, layers=4, heads=4, kv_heads=2, ffn=416, vocabulary=1280),
 }
 
@@ -94,15 +94,23 @@ def encode(
     return TokenSequence(np.array(tokens[: spans[-1][1]]), tuple(spans))
 
 
-def new_actor(size: ActorSize, demonstrations: Sequence[Demonstration], seed: int, context: int = 4096) -> Actor:
+def new_actor(
+    size: ActorSize, demonstrations: Sequence[Demonstration], seed: int, context: int = 4096, marks: Sequence[str] = ()
+) -> Actor:
     """A randomly initialised Qwen2 actor with a tokenizer trained on the demonstrations.
 
-    Codes in them (eight or more capitals and digits, both of them: a shop's product ids) become one token each.
+    Codes in them (eight or more capitals and digits, both of them: a shop's product ids) become one token each, and so
+    do the suite's `marks`. What stands between two marks then has the same tokens wherever it stands: an option is
+    copied from the page into `click[...]` token by token.
     """
     template = jinja2.Template(CHATML)
     texts = [template.render(messages=d.messages(), add_generation_prompt=True) for d in demonstrations]
     codes = sorted({code for text in texts for code in _CODE.findall(text)})
-    tokenizer = train_tokenizer((_CODE.sub("", text) for text in texts), size.vocabulary, codes)
+    bare = (_CODE.sub("", text) for text in texts)
+    if marks:
+        between = re.compile("|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True)))
+        bare = (piece for text in bare for piece in between.split(text))
+    tokenizer = train_tokenizer(bare, size.vocabulary, [*marks, *codes])
     torch.manual_seed(seed)
     model = Qwen2ForCausalLM(
         Qwen2Config(

@@ -31,10 +31,11 @@ from types import MappingProxyType
 
 from bipace.envs.base import UnknownTask
 from bipace.envs.webshop.catalogue import Catalogue, WebShopDataError, load_catalogue, search_text
-from bipace.envs.webshop.expert import plan
+from bipace.envs.webshop.expert import first_page, plan
 from bipace.envs.webshop.generate import VERSION, generate_files
 from bipace.envs.webshop.goals import Goal, make_goals
 from bipace.envs.webshop.nouns import noun_finder
+from bipace.envs.webshop.pages import SEPARATOR
 from bipace.envs.webshop.search import open_index
 from bipace.envs.webshop.shop import Shop, WebShop
 
@@ -42,6 +43,7 @@ __all__ = ["WebShop", "WebShopDataError", "WebShopSuite", "generated_suite", "of
 
 VALIDATION_GOALS = 500
 PANEL = 256  # tasks of the fixed panels
+MARKS = (SEPARATOR, "[", "]")
 
 INSTRUCTIONS = (
     "You are shopping online. Buy a product that fits the instruction: its kind, its attributes, its options and its "
@@ -64,6 +66,7 @@ class WebShopSuite:
         name: "webshop".
         max_steps: 15, the horizon of the public agents' small setting; 30 is the other one in use.
         instructions: the rules.
+        marks: what separates the parts of pages and actions; a tokenizer trained for the shop keeps each whole.
         splits: "train" (goals from 500), "validation" (0-499; all goals where there are fewer), and fixed panels of
             each, "train-panel" and "validation-panel"; with "gen-" in front on generated data.
     """
@@ -76,6 +79,7 @@ class WebShopSuite:
     name: str = "webshop"
     max_steps: int = 15
     instructions: str = field(default=INSTRUCTIONS, repr=False)
+    marks: tuple[str, ...] = field(default=MARKS, repr=False)
     splits: Mapping[str, Sequence[str]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -111,6 +115,10 @@ class WebShopSuite:
     def expert(self, task: str) -> tuple[str, ...]:
         """Actions that buy the best product search finds, from the task's reset state. Raises UnknownTask."""
         return plan(self.shop, self.goal(task))
+
+    def demonstration(self, task: str) -> tuple[str, ...]:
+        """Actions of a shopper who never turns a page of results, to be imitated. Raises UnknownTask."""
+        return first_page(self.shop, self.goal(task))
 
 
 @cache
