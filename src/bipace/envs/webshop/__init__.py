@@ -37,9 +37,10 @@ from bipace.envs.webshop.goals import Goal, make_goals
 from bipace.envs.webshop.nouns import noun_finder
 from bipace.envs.webshop.pages import SEPARATOR
 from bipace.envs.webshop.search import open_index
-from bipace.envs.webshop.shop import Shop, WebShop
+from bipace.envs.webshop.shop import HITS, Shop, WebShop
 
-__all__ = ["WebShop", "WebShopDataError", "WebShopSuite", "generated_suite", "official_suite", "suite"]
+__all__ = ["WebShop", "WebShopDataError", "WebShopSuite", "generated_suite", "official_suite"]
+__all__ += ["short_suite", "suite"]
 
 VALIDATION_GOALS = 500
 PANEL = 256  # tasks of the fixed panels
@@ -174,6 +175,7 @@ def generated_suite(
     show_attributes: bool = False,
     nouns: str = "words",
     cache_folder: Path | None = None,
+    hits: int = HITS,
 ) -> WebShopSuite:
     """The suite over a generated catalogue, which is written to the cache once and read like the official files.
 
@@ -186,13 +188,24 @@ def generated_suite(
         show_attributes: as in `official_suite`.
         nouns: as in `official_suite`; "words" here, so that scores do not depend on what else is installed.
         cache_folder: folder of generated files and search indexes; None is the default one.
+        hits: products a search returns at most; 50 is the field's. Fewer make another, easier shop, which the label
+            of its tasks and data says.
     """
     folder = (cache_folder or _default_cache()) / f"generated-v{VERSION}-{products}-{data_seed}"
     generate_files(folder, products, data_seed)
     catalogue = load_catalogue(folder, "small" if products <= 1000 else "full")
     words = f"generated catalogue, {products:,} products, seed {data_seed}: not comparable with WebShop scores"
     label = f"gen{products}-{data_seed}"
-    return _suite(catalogue, label, words, goals, seed, max_steps, show_attributes, nouns, cache_folder)
+    if hits != HITS:
+        words, label = words.replace("seed", f"{hits} hits a search, seed"), f"{label}-hits-{hits}"
+    return _suite(catalogue, label, words, goals, seed, max_steps, show_attributes, nouns, cache_folder, hits)
+
+
+@cache
+def short_suite() -> WebShopSuite:
+    """The generated shop with two products a page, where imitation begins: on a long page the first thing to learn,
+    which id to copy, is one token in seven hundred."""
+    return generated_suite(hits=2)
 
 
 def _suite(
@@ -205,6 +218,7 @@ def _suite(
     show_attributes: bool,
     nouns: str,
     cache_folder: Path | None,
+    hits: int = HITS,
 ) -> WebShopSuite:
     asked = make_goals(catalogue, goals, seed)
     if not asked:
@@ -225,6 +239,7 @@ def _suite(
             finder,
             seed,
             show_attributes,
+            hits,
         ),
         goals=asked,
         label=label,
