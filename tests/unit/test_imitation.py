@@ -60,7 +60,7 @@ def test_what_stands_between_marks_has_the_same_tokens_everywhere(tmp_path):
 
 
 def test_codes_are_exchanged_for_others_and_nothing_else_is(actor):
-    other = replace(SHOWN, turns=(("click[B0G2ST3M0X]", "B0G2ST3M0X, not B0G7ZZZZZ1"),))
+    other = replace(SHOWN, turns=(("click[B0G2ST3M0X]", "not B0G7ZZZZZ1"), ("click[B0G2ST3M0X]", "")))
     made = new_actor(replace(SIZES["small"], vocabulary=300), [SHOWN, other], seed=0)
     chat, end, codes = Chat(made.tokenizer), made.end_token_ids[0], code_tokens(made.tokenizer)
     assert made.tokenizer.convert_ids_to_tokens(codes.tolist()) == ["B0G2ST3M0X", "B0G7ZZZZZ1"]
@@ -76,6 +76,10 @@ def test_codes_are_exchanged_for_others_and_nothing_else_is(actor):
         assert np.delete(one.tokens, places).tolist() == np.delete(sequence.tokens, places).tolist()
         clicked, *_ = read = one.tokens[places].tolist()
         assert read.count(clicked) == sequence.tokens[places].tolist().count(sequence.tokens[places[0]])
+    first = next(batches([encode(chat, made.tokenizer, SHOWN, end)], 1, 0, codes, pool=1))[0]
+    assert set(first.tokens[np.isin(first.tokens, codes)]) == {codes[0]}
+    with pytest.raises(ValueError, match="larger sample"):
+        next(batches([sequence], 1, 0, codes, pool=1))
 
 
 def test_batches_are_passes_in_an_order_of_the_seed(actor):

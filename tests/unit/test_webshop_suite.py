@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bipace.envs.base import UnknownTask
-from bipace.envs.webshop import WebShopDataError, generated_suite, official_suite, suite
+from bipace.envs.webshop import WebShopDataError, generated_suite, official_suite, short_suite, suite
 from bipace.envs.webshop.expert import best_options, first_page, plan, query_words
 from bipace.envs.webshop.generate import generate_files, generated_records
 from bipace.envs.webshop.shop import WebShop
@@ -113,6 +113,22 @@ def test_the_generated_catalogue_and_its_order_never_change(shop):
         "click[2 pound box]",
         "click[buy now]",
     )
+
+
+def test_the_short_shop_shows_two_products_and_says_so(shop, cache, monkeypatch):
+    monkeypatch.setenv("BIPACE_CACHE", str(cache))
+    short = short_suite.__wrapped__()
+    task = short.splits["gen-train"][0]
+    assert task == "gen1000-0-hits-2/500"
+    assert short.goal(task) == shop.goal("gen1000-0/500")
+    assert short.data_label.startswith("generated catalogue, 1,000 products, 2 hits a search, seed 0")
+    environment = short.make()
+    environment.reset(task)
+    page = environment.step(short.demonstration(task)[0]).observation
+    assert "Page 1 (Total results: 2)" in page
+    assert page.count("B0G") == 2
+    query = query_words(short.goal(task).instruction)
+    assert short.shop.search(query) == shop.shop.search(query)[:2]
 
 
 def test_scores_on_generated_data_are_labelled(shop):

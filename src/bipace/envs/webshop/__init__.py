@@ -203,8 +203,7 @@ def generated_suite(
 
 @cache
 def short_suite() -> WebShopSuite:
-    """The generated shop with two products a page, where imitation begins: on a long page the first thing to learn,
-    which id to copy, is one token in seven hundred."""
+    """The generated shop with two products a page, where imitation begins: an id is easier to find on a short page."""
     return generated_suite(hits=2)
 
 
