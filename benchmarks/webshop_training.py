@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bipace.report.curve import read_metrics
+from bipace.rollout.panel import score_interval
 
 RESULT = Path(__file__).parent / "results" / "webshop_training.json"
 FLOOR = 15.0  # points the score on the training panel is to rise by
@@ -44,7 +45,9 @@ def report(folder: Path) -> dict[str, Any]:
         "ratio": round(gain / FLOOR, 2),
         "data": summary["data"],
         "provenance": summary["provenance"],
-        "panels": {name: _panel(values) for name, values in summary["panels"].items()},
+        "panels": {
+            name: _panel(values) | {"gain_ci95": _gain(folder, name)} for name, values in summary["panels"].items()
+        },
         "curve": curve,
         "training_score": [round(m["episode/reward_mean"], 3) for m in trained],
         "training_success": [round(m["episode/success_rate"], 3) for m in trained],
@@ -78,6 +81,13 @@ def _panel(values: dict[str, Any]) -> dict[str, Any]:
         },
         "success_by_family": values["family"],
     }
+
+
+def _gain(folder: Path, panel: str) -> list[float] | None:
+    """95 % interval of the gain in points, from the differences goal by goal."""
+    files = sorted((folder / "validation").glob(f"iteration-*.{panel}.jsonl"))
+    before, after = ([json.loads(line) for line in path.read_text().splitlines()] for path in (files[0], files[-1]))
+    return score_interval([100 * (b["score"] - a["score"]) for a, b in zip(before, after, strict=True)])
 
 
 def main() -> None:
