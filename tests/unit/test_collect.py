@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="needs the train extra")
 from bipace.envs.base import Turn
 from bipace.policies.hf import Actor
 from bipace.rollout.collect import Collector
-from bipace.rollout.panel import PanelResult, evaluate, panel_tasks, success_interval
+from bipace.rollout.panel import PanelResult, evaluate, panel_tasks, score_interval, success_interval
 from bipace.rollout.records import Step, Trajectory, events
 from bipace.rollout.table import to_rows
 
@@ -186,3 +186,7 @@ def test_intervals_cover_what_is_known():
     low, high = success_interval(50, 100)
     assert (round(low, 3), round(high, 3)) == (0.404, 0.596)
     assert success_interval(0, 10)[0] == 0.0
+    assert score_interval([0.5]) is None
+    assert score_interval([0.5, 0.5]) == [0.5, 0.5]
+    low, high = score_interval([0.0, 0.5, 1.0])  # Student's t with two degrees of freedom: 4.303 standard errors
+    assert (round(low, 3), round(high, 3)) == (-0.742, 1.742)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bipace.envs.base import UnknownTask
-from bipace.envs.webshop import WebShopDataError, generated_suite, official_suite, suite
-from bipace.envs.webshop.expert import best_options, plan, query_words
+from bipace.envs.webshop import WebShopDataError, generated_suite, official_suite, short_suite, suite
+from bipace.envs.webshop.expert import best_options, first_page, plan, query_words
 from bipace.envs.webshop.generate import generate_files, generated_records
 from bipace.envs.webshop.shop import WebShop
 
@@ -59,6 +59,17 @@ def test_expert_buys_the_best_there_is_where_nothing_fits(shop):
     assert 0 < last.reward < 1
 
 
+def test_demonstrations_buy_the_best_product_of_the_first_page(shop):
+    for task in shop.splits["gen-validation-panel"][:64]:
+        goal, actions = shop.goal(task), shop.demonstration(task)
+        assert actions[0] == f"search[{query_words(goal.instruction)}]"
+        assert actions[1] != "click[next >]"
+        page = shop.shop.search(query_words(goal.instruction))[:10]
+        best = max(shop.shop.score(product, goal, best_options(product, goal)).total for product in page)
+        assert last_turn(shop.make(), task, actions).reward == best
+    assert first_page(shop.shop, replace(shop.goal("gen1000-0/0"), instruction="i am looking for the")) == ()
+
+
 def test_expert_prefers_the_equal_option_to_a_similar_one(shop):
     product = replace(shop.shop.products[0], options=(("color", ("dark blue", "blue")), ("size", ("9 wide", "9"))))
     goal = replace(shop.goal("gen1000-0/0"), options=("9", "blue"))
@@ -102,6 +113,22 @@ def test_the_generated_catalogue_and_its_order_never_change(shop):
         "click[2 pound box]",
         "click[buy now]",
     )
+
+
+def test_the_short_shop_shows_two_products_and_says_so(shop, cache, monkeypatch):
+    monkeypatch.setenv("BIPACE_CACHE", str(cache))
+    short = short_suite.__wrapped__()
+    task = short.splits["gen-train"][0]
+    assert task == "gen1000-0-hits-2/500"
+    assert short.goal(task) == shop.goal("gen1000-0/500")
+    assert short.data_label.startswith("generated catalogue, 1,000 products, 2 hits a search, seed 0")
+    environment = short.make()
+    environment.reset(task)
+    page = environment.step(short.demonstration(task)[0]).observation
+    assert "Page 1 (Total results: 2)" in page
+    assert page.count("B0G") == 2
+    query = query_words(short.goal(task).instruction)
+    assert short.shop.search(query) == shop.shop.search(query)[:2]
 
 
 def test_scores_on_generated_data_are_labelled(shop):

@@ -289,6 +289,7 @@ def imitate(
     batch: Annotated[int, typer.Option(min=1, help="demonstrations per update")] = 64,
     turns: Annotated[int | None, typer.Option(min=1, help="only the first turns of each demonstration")] = None,
     context_weight: Annotated[float, typer.Option(min=0, help="weight of predicting the observations too")] = 0.0,
+    codes: Annotated[int | None, typer.Option(min=1, help="show no more than so many product ids")] = None,
 ) -> None:
     """Make a small warm-started actor: tokenizer and model learn the suite's expert episodes.
 
@@ -298,7 +299,7 @@ def imitate(
 
     make_actor(
         out, suite=suite, size=size, target=target, steps=steps, seed=seed, start=start, every=every, lr=lr,
-        config_file=config, batch=batch, turns=turns, context_weight=context_weight,
+        config_file=config, batch=batch, turns=turns, context_weight=context_weight, codes=codes,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,10 @@ from bipace.report.curve import draw_curve, read_metrics
 from bipace.rollout.collect import Collector
 from bipace.rollout.panel import PanelResult, choose_panels, evaluate, panel_tasks
 from bipace.rollout.prompts import Chat
-from bipace.rollout.records import TokenSequence
 from bipace.train.actors import actor_folder, make_collector
 from bipace.train.checkpoint import write_json
 from bipace.train.config import Config, ConfigError, load_config
-from bipace.train.imitation import SIZES, demonstrate, encode, imitate, new_actor
+from bipace.train.imitation import SIZES, batches, code_tokens, demonstrate, encode, imitate, new_actor
 from bipace.train.loop import Run, train
 
 __all__ = ["evaluate_actor", "make_actor", "train_and_report", "write_results"]
@@ -126,7 +125,7 @@ def evaluate_actor(
         quiet: print nothing.
 
     Returns:
-        Panel -> success, score, n, ci95, success by family, and what the data are.
+        Panel -> success, score, n, 95 % intervals, success by family, and what the data are.
     """
     own = Path(actor) / "config.toml"
     settings = load_config(config or (own if own.is_file() else None), overrides)
@@ -175,6 +174,7 @@ def make_actor(
     batch: int = 64,
     turns: int | None = None,
     context_weight: float = 0.0,
+    codes: int | None = None,
 ) -> dict[str, Any]:
     """Train a small actor from a planner's episodes and write it with a model card.
 
@@ -193,6 +193,7 @@ def make_actor(
         batch: demonstrations per update.
         turns: show only the first so many turns of each demonstration; None: all.
         context_weight: weight of predicting what the environment says.
+        codes: exchange the codes in each demonstration for the first so many alone (see `batches`); None: for any.
 
     Returns:
         What the model card says, as numbers.
@@ -209,7 +210,8 @@ def make_actor(
     panels = choose_panels(family, config.env.split, config.env.panel, config.env.held_out)
     horizon = config.env.max_steps or family.max_steps
     shown = list(demonstrate(family, family.splits[panels.split][:demonstrations], horizon))
-    actor = new_actor(SIZES[size], shown, seed) if start is None else Actor.load(actor_folder(start))
+    marks = getattr(family, "marks", ())
+    actor = new_actor(SIZES[size], shown, seed, marks=marks) if start is None else Actor.load(actor_folder(start))
     chat, end = Chat(actor.tokenizer), actor.end_token_ids[0]
     sequences = [
         s for d in shown if len((s := encode(chat, actor.tokenizer, d, end, turns)).tokens) <= config.prompt.max_tokens
@@ -217,6 +219,7 @@ def make_actor(
     collector = make_collector(config, family)
     command = f"bipace imitate OUT --suite {suite} --size {size} --target {target} --steps {steps} --seed {seed}"
     command += f" --every {every} --lr {lr:g} --batch {batch}" + (f" --turns {turns}" if turns else "")
+    command += f" --codes {codes}" if codes else ""
     command += f" --context-weight {context_weight:g}" if context_weight else ""
     command += (f" --config {config_file}" if config_file else "") + (f" --start {start}" if start else "")
     card: dict[str, Any] = {
@@ -251,7 +254,7 @@ def make_actor(
 
         taken = imitate(
             actor,
-            _batches(sequences, batch, np.random.default_rng(seed)),
+            batches(sequences, batch, seed, code_tokens(actor.tokenizer), codes),
             steps=steps,
             lr=lr,
             micro_tokens=config.update.micro_tokens,
@@ -275,13 +278,6 @@ def _panel(actor: Actor, collector: Collector, config: Config, tasks: Sequence[s
     return evaluate(actor, collector, tasks, temperature=config.run.validation_temperature, generator=generator)
 
 
-def _batches(sequences: list[TokenSequence], size: int, random: np.random.Generator) -> Iterator[list[TokenSequence]]:
-    while True:
-        order = random.permutation(len(sequences))
-        for start in range(0, len(order) - size + 1, size):
-            yield [sequences[i] for i in order[start : start + size]]
-
-
 def _first_and_last(history: dict[str, dict[str, Any]]) -> dict[str, Any]:
     iterations = sorted(history, key=int)
     first, last = history[iterations[0]], history[iterations[-1]]
@@ -294,6 +290,8 @@ def _first_and_last(history: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "warm_start_ci95": first["ci95"],
         "warm_start_score": first["score"],
         "final_score": last["score"],
+        "warm_start_score_ci95": first["score_ci95"],
+        "final_score_ci95": last["score_ci95"],
         "val@max": history[top]["success"],
         "val@max_iteration": int(top),
         "family": last["family"],

@@ -10,7 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import binomtest
+import numpy as np
+from scipy.stats import binomtest, sem
+from scipy.stats import t as student
 
 from bipace.core.labels import label
 from bipace.envs.base import Suite
@@ -23,6 +25,7 @@ __all__ = [
     "choose_panels",
     "evaluate",
     "panel_tasks",
+    "score_interval",
     "shipped_name",
     "success_interval",
     "task_digest",
@@ -81,7 +84,7 @@ class PanelResult:
         return sum(t.reward for t in self.trajectories) / max(len(self.trajectories), 1)
 
     def summary(self) -> dict[str, Any]:
-        """Success, score, n, 95 % interval of the success, success by family, which tasks, and what the data are."""
+        """Success, score, n, their 95 % intervals, success by family, which tasks, and what the data are."""
         n, won = len(self.trajectories), sum(t.won for t in self.trajectories)
         tasks = [t.task for t in self.trajectories]
         return {
@@ -89,6 +92,7 @@ class PanelResult:
             "score": self.score,
             "n": n,
             "ci95": list(success_interval(won, n)),
+            "score_ci95": score_interval([t.reward for t in self.trajectories]),
             "family": self.by_family(),
             "list": shipped_name(self.suite.name, tasks),
             "sha256": task_digest(tasks),
@@ -180,3 +184,12 @@ def success_interval(successes: int, n: int) -> tuple[float, float]:
         return 0.0, 1.0
     interval = binomtest(successes, n).proportion_ci(0.95, method="wilson")
     return float(interval.low), float(interval.high)
+
+
+def score_interval(scores: Sequence[float]) -> list[float] | None:
+    """95 % interval of a mean score, from Student's t over the tasks; None for fewer than two: nothing is known."""
+    if len(scores) < 2:
+        return None
+    half = float(student.ppf(0.975, len(scores) - 1) * sem(scores))
+    mean = float(np.mean(scores))
+    return [mean - half, mean + half]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jinja2
@@ -23,7 +23,8 @@ from bipace.rollout.prompts import Chat
 from bipace.rollout.records import TokenSequence
 from bipace.train.tokenizer import CHATML, END, PAD, train_tokenizer
 
-__all__ = ["SIZES", "ActorSize", "Demonstration", "demonstrate", "encode", "imitate", "new_actor"]
+__all__ = ["SIZES", "ActorSize", "Demonstration", "batches", "code_tokens", "demonstrate", "encode", "imitate"]
+__all__ += ["new_actor"]
 
 
 _CODE = re.compile(r"\b(?=[A-Z]*[0-9])(?=[0-9]*[A-Z])[A-Z0-9]{8,}\b")
@@ -32,7 +33,11 @@ WARM_UP = 75  # updates until the learning rate is reached
 
 @dataclass(frozen=True)
 class ActorSize:
-    """Shape of an embedded Qwen2 actor."""
+    """Shape of an embedded Qwen2 actor, and the standard deviation of its first weights.
+
+    0.02 is what large models begin with. At width 64 a thousand product ids are then hardly told apart, and copying one
+    from a page is not learned; 1 / sqrt(width) is about 0.1.
+    """
 
     hidden: int
     layers: int
@@ -40,11 +45,12 @@ class ActorSize:
     kv_heads: int
     ffn: int
     vocabulary: int
+    spread: float = 0.02
 
 
 SIZES = {
     "small": ActorSize(hidden=64, layers=2, heads=4, kv_heads=2, ffn=128, vocabulary=1280),
-    "small-2k": ActorSize(hidden=64, layers=2, heads=4, kv_heads=2, ffn=128, vocabulary=2048),
+    "small-2k": ActorSize(hidden=64, layers=2, heads=4, kv_heads=4, ffn=128, vocabulary=2048, spread=0.1),
     "medium": ActorSize(hidden=128, layers=4, heads=4, kv_heads=2, ffn=416, vocabulary=1280),
 }
 
@@ -94,15 +100,23 @@ def encode(
     return TokenSequence(np.array(tokens[: spans[-1][1]]), tuple(spans))
 
 
-def new_actor(size: ActorSize, demonstrations: Sequence[Demonstration], seed: int, context: int = 4096) -> Actor:
+def new_actor(
+    size: ActorSize, demonstrations: Sequence[Demonstration], seed: int, context: int = 4096, marks: Sequence[str] = ()
+) -> Actor:
     """A randomly initialised Qwen2 actor with a tokenizer trained on the demonstrations.
 
-    Codes in them (eight or more capitals and digits, both of them: a shop's product ids) become one token each.
+    Codes in them (eight or more capitals and digits, both of them: a shop's product ids) become one token each, and so
+    do the suite's `marks`. What stands between two marks then has the same tokens wherever it stands: an option is
+    copied from the page into `click[...]` token by token.
     """
     template = jinja2.Template(CHATML)
     texts = [template.render(messages=d.messages(), add_generation_prompt=True) for d in demonstrations]
     codes = sorted({code for text in texts for code in _CODE.findall(text)})
-    tokenizer = train_tokenizer((_CODE.sub("", text) for text in texts), size.vocabulary, codes)
+    bare = (_CODE.sub("", text) for text in texts)
+    if marks:
+        between = re.compile("|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True)))
+        bare = (piece for text in bare for piece in between.split(text))
+    tokenizer = train_tokenizer(bare, size.vocabulary, [*marks, *codes])
     torch.manual_seed(seed)
     model = Qwen2ForCausalLM(
         Qwen2Config(
@@ -112,6 +126,7 @@ def new_actor(size: ActorSize, demonstrations: Sequence[Demonstration], seed: in
             num_hidden_layers=size.layers,
             num_attention_heads=size.heads,
             num_key_value_heads=size.kv_heads,
+            initializer_range=size.spread,
             max_position_embeddings=context,
             tie_word_embeddings=True,
             bos_token_id=None,
@@ -120,6 +135,51 @@ def new_actor(size: ActorSize, demonstrations: Sequence[Demonstration], seed: in
         )
     )
     return Actor(model, tokenizer)
+
+
+def code_tokens(tokenizer: Any) -> NDArray[np.int64]:
+    """The tokens that are codes, ascending."""
+    added: dict[str, int] = tokenizer.get_added_vocab()
+    return np.array(sorted(i for token, i in added.items() if _CODE.fullmatch(token)), dtype=np.int64)
+
+
+def batches(
+    sequences: Sequence[TokenSequence], size: int, seed: int, codes: NDArray[np.int64], pool: int | None = None
+) -> Iterator[list[TokenSequence]]:
+    """Endless batches, shuffled anew each pass, in which codes are exchanged for others.
+
+    A code says nothing about the product it names. A small model learns by heart which one followed which words all the
+    same, and finds none on a page it has not seen. So each time a demonstration is shown, its codes are drawn
+    anew (the same one for the same one): only the page tells which to click.
+
+    Args:
+        sequences: demonstrations.
+        size: of a batch; what is left over at the end of a pass is dropped.
+        seed: of the order and of the codes.
+        codes: tokens to exchange; none changes nothing.
+        pool: exchange them for the first so many alone; None: for any. To tell a few apart and copy them is learned
+            far sooner than to do it with a thousand, and it is the same skill.
+
+    Raises:
+        ValueError: a sequence holds more codes than the pool.
+    """
+    order, drawn = np.random.default_rng(seed), np.random.default_rng((seed, 1))
+    while True:
+        places = order.permutation(len(sequences))
+        for start in range(0, len(places) - size + 1, size):
+            yield [_exchanged(sequences[place], codes, pool, drawn) for place in places[start : start + size]]
+
+
+def _exchanged(
+    sequence: TokenSequence, codes: NDArray[np.int64], pool: int | None, random: np.random.Generator
+) -> TokenSequence:
+    present = np.intersect1d(sequence.tokens, codes)
+    if not len(present):
+        return sequence
+    drawn = random.choice(codes[:pool], size=len(present), replace=False)
+    table = np.arange(int(sequence.tokens.max()) + 1)
+    table[present] = drawn
+    return replace(sequence, tokens=table[sequence.tokens])
 
 
 def imitate(

@@ -29,8 +29,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, codes: Sequence[str] 
     Args:
         texts: what the model will read and write.
         vocabulary: number of learned tokens, at least 259 (256 bytes and 3 special tokens).
-        codes: strings that become one token each beside those, such as product ids: a small model can point at a code
-            where spelling it would be too much.
+        codes: strings that become one token each beside those, such as separators and product ids: a small model can
+            point at a code where spelling it would be too much.
     """
     empty = Qwen2Tokenizer().backend_tokenizer
     learner = Tokenizer(models.BPE())

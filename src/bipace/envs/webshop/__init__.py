@@ -31,17 +31,20 @@ from types import MappingProxyType
 
 from bipace.envs.base import UnknownTask
 from bipace.envs.webshop.catalogue import Catalogue, WebShopDataError, load_catalogue, search_text
-from bipace.envs.webshop.expert import plan
+from bipace.envs.webshop.expert import first_page, plan
 from bipace.envs.webshop.generate import VERSION, generate_files
 from bipace.envs.webshop.goals import Goal, make_goals
 from bipace.envs.webshop.nouns import noun_finder
+from bipace.envs.webshop.pages import SEPARATOR
 from bipace.envs.webshop.search import open_index
-from bipace.envs.webshop.shop import Shop, WebShop
+from bipace.envs.webshop.shop import HITS, Shop, WebShop
 
-__all__ = ["WebShop", "WebShopDataError", "WebShopSuite", "generated_suite", "official_suite", "suite"]
+__all__ = ["WebShop", "WebShopDataError", "WebShopSuite", "generated_suite", "official_suite"]
+__all__ += ["short_suite", "suite"]
 
 VALIDATION_GOALS = 500
 PANEL = 256  # tasks of the fixed panels
+MARKS = (SEPARATOR, "[", "]")
 
 INSTRUCTIONS = (
     "You are shopping online. Buy a product that fits the instruction: its kind, its attributes, its options and its "
@@ -64,6 +67,7 @@ class WebShopSuite:
         name: "webshop".
         max_steps: 15, the horizon of the public agents' small setting; 30 is the other one in use.
         instructions: the rules.
+        marks: what separates the parts of pages and actions; a tokenizer trained for the shop keeps each whole.
         splits: "train" (goals from 500), "validation" (0-499; all goals where there are fewer), and fixed panels of
             each, "train-panel" and "validation-panel"; with "gen-" in front on generated data.
     """
@@ -76,6 +80,7 @@ class WebShopSuite:
     name: str = "webshop"
     max_steps: int = 15
     instructions: str = field(default=INSTRUCTIONS, repr=False)
+    marks: tuple[str, ...] = field(default=MARKS, repr=False)
     splits: Mapping[str, Sequence[str]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -111,6 +116,10 @@ class WebShopSuite:
     def expert(self, task: str) -> tuple[str, ...]:
         """Actions that buy the best product search finds, from the task's reset state. Raises UnknownTask."""
         return plan(self.shop, self.goal(task))
+
+    def demonstration(self, task: str) -> tuple[str, ...]:
+        """Actions of a shopper who never turns a page of results, to be imitated. Raises UnknownTask."""
+        return first_page(self.shop, self.goal(task))
 
 
 @cache
@@ -166,6 +175,7 @@ def generated_suite(
     show_attributes: bool = False,
     nouns: str = "words",
     cache_folder: Path | None = None,
+    hits: int = HITS,
 ) -> WebShopSuite:
     """The suite over a generated catalogue, which is written to the cache once and read like the official files.
 
@@ -178,13 +188,23 @@ def generated_suite(
         show_attributes: as in `official_suite`.
         nouns: as in `official_suite`; "words" here, so that scores do not depend on what else is installed.
         cache_folder: folder of generated files and search indexes; None is the default one.
+        hits: products a search returns at most; 50 is the field's. Fewer make another, easier shop, which the label
+            of its tasks and data says.
     """
     folder = (cache_folder or _default_cache()) / f"generated-v{VERSION}-{products}-{data_seed}"
     generate_files(folder, products, data_seed)
     catalogue = load_catalogue(folder, "small" if products <= 1000 else "full")
     words = f"generated catalogue, {products:,} products, seed {data_seed}: not comparable with WebShop scores"
     label = f"gen{products}-{data_seed}"
-    return _suite(catalogue, label, words, goals, seed, max_steps, show_attributes, nouns, cache_folder)
+    if hits != HITS:
+        words, label = words.replace("seed", f"{hits} hits a search, seed"), f"{label}-hits-{hits}"
+    return _suite(catalogue, label, words, goals, seed, max_steps, show_attributes, nouns, cache_folder, hits)
+
+
+@cache
+def short_suite() -> WebShopSuite:
+    """The generated shop with two products a page, where imitation begins: an id is easier to find on a short page."""
+    return generated_suite(hits=2)
 
 
 def _suite(
@@ -197,6 +217,7 @@ def _suite(
     show_attributes: bool,
     nouns: str,
     cache_folder: Path | None,
+    hits: int = HITS,
 ) -> WebShopSuite:
     asked = make_goals(catalogue, goals, seed)
     if not asked:
@@ -217,6 +238,7 @@ def _suite(
             finder,
             seed,
             show_attributes,
+            hits,
         ),
         goals=asked,
         label=label,

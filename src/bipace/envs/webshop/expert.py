@@ -16,7 +16,7 @@ from bipace.envs.webshop.pages import PER_PAGE
 from bipace.envs.webshop.reward import matched_options
 from bipace.envs.webshop.shop import Shop
 
-__all__ = ["best_options", "plan", "query_words"]
+__all__ = ["best_options", "first_page", "plan", "query_words"]
 
 _PRICE = re.compile(r",? (?:and )?price (?:lower|less) than [\d.]+ dollars\s*$")
 _POLITE_TEXT = """
@@ -48,6 +48,22 @@ def plan(shop: Shop, goal: Goal) -> tuple[str, ...]:
             if score == 1.0:
                 return best[1]
     return best[1]
+
+
+def first_page(shop: Shop, goal: Goal) -> tuple[str, ...]:
+    """Actions that buy the best product on the first page that the instruction's words find, the first of equals.
+
+    `plan` turns pages for products of which a shopper has seen nothing that would make them do so: who imitates it
+    learns to turn pages at random. Nothing to search for, or nothing found, gives no actions.
+    """
+    query = query_words(goal.instruction)
+    hits = shop.search(query)[:PER_PAGE] if query else ()
+    if not hits:
+        return ()
+    choices = [best_options(product, goal) for product in hits]
+    scores = [shop.score(product, goal, chosen).total for product, chosen in zip(hits, choices, strict=True)]
+    place = scores.index(max(scores))
+    return _actions(query, place, hits[place], choices[place])
 
 
 def _searchable(title: str) -> str:

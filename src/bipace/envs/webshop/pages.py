@@ -18,10 +18,11 @@ from typing import Literal
 
 from bipace.envs.webshop.catalogue import Product
 
-__all__ = ["PER_PAGE", "SEARCH_ACTION", "SUB_PAGES", "View", "clickables", "page_text", "shown_products"]
+__all__ = ["PER_PAGE", "SEARCH_ACTION", "SEPARATOR", "SUB_PAGES", "View", "clickables", "page_text", "shown_products"]
 
 PER_PAGE = 10
 SEARCH_ACTION = "search[<your query>]"
+SEPARATOR = " [SEP] "
 BACK, PREVIOUS, NEXT, BUY = "Back to Search", "< Prev", "Next >", "Buy Now"
 SUB_PAGES = ("Description", "Features", "Reviews")
 ATTRIBUTES = "Attributes"
@@ -58,7 +59,7 @@ def shown_products(view: View) -> tuple[Product, ...]:
 def page_text(view: View, instruction: str, show_attributes: bool) -> str:
     """The page as text. White space around each string is dropped, and empty strings are left out."""
     strings = (string.strip() for string in _strings(view, instruction, show_attributes))
-    return " [SEP] ".join(string for string in strings if string)
+    return SEPARATOR.join(string for string in strings if string)
 
 
 def clickables(view: View, show_attributes: bool) -> tuple[str, ...]:

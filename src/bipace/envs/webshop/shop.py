@@ -43,6 +43,7 @@ class Shop:
         nouns: the noun finder of the reward's type clause.
         seed: fixes the price of products that have a range.
         show_attributes: adds the sub-page that lists a product's attributes (the public shop hides it by default).
+        hits: products a search returns at most; 50 in the public shop.
     """
 
     products: Sequence[Product]
@@ -50,10 +51,11 @@ class Shop:
     nouns: NounFinder
     seed: int
     show_attributes: bool = False
+    hits: int = HITS
 
     def search(self, query: str) -> tuple[Product, ...]:
-        """The products a query finds, best first, at most HITS."""
-        return tuple(self.products[number] for number in self.index.top(query, HITS))
+        """The products a query finds, best first, at most `hits`."""
+        return tuple(self.products[number] for number in self.index.top(query, self.hits))
 
     def score(self, product: Product, goal: Goal, chosen: Mapping[str, str]) -> Score:
         """Score of buying this product with these options for this goal."""
