@@ -23,8 +23,17 @@ from bipace.rollout.prompts import Chat
 from bipace.rollout.records import TokenSequence
 from bipace.train.tokenizer import CHATML, END, PAD, train_tokenizer
 
-__all__ = ["SIZES", "ActorSize", "Demonstration", "batches", "code_tokens", "demonstrate", "encode", "imitate"]
-__all__ += ["new_actor"]
+__all__ = [
+    "SIZES",
+    "ActorSize",
+    "Demonstration",
+    "batches",
+    "code_tokens",
+    "demonstrate",
+    "encode",
+    "imitate",
+    "new_actor",
+]
 
 
 _CODE = re.compile(r"\b(?=[A-Z]*[0-9])(?=[0-9]*[A-Z])[A-Z0-9]{8,}\b")

@@ -39,8 +39,15 @@ from bipace.envs.webshop.pages import SEPARATOR
 from bipace.envs.webshop.search import open_index
 from bipace.envs.webshop.shop import HITS, Shop, WebShop
 
-__all__ = ["WebShop", "WebShopDataError", "WebShopSuite", "generated_suite", "official_suite"]
-__all__ += ["short_suite", "suite"]
+__all__ = [
+    "WebShop",
+    "WebShopDataError",
+    "WebShopSuite",
+    "generated_suite",
+    "official_suite",
+    "short_suite",
+    "suite",
+]
 
 VALIDATION_GOALS = 500
 PANEL = 256  # tasks of the fixed panels
