@@ -31,13 +31,13 @@ check: setup  ## format, lint, types, import contracts (under a minute)
 	PYTHONPATH=src $(BIN)/lint-imports
 
 unit: setup  ## the unit tests alone
-	$(BIN)/pytest tests/unit -m "not slow" -n 2
+	$(BIN)/pytest tests/unit -m "not slow" -n 2 --dist worksteal
 
 test: setup  ## the whole test suite
 	$(BIN)/ruff check .
 	PYTHONPATH=src $(BIN)/lint-imports
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/pytest -n 2 --durations=15
+	$(BIN)/pytest -n 2 --dist worksteal --durations=15
 
 demo: setup  ## teach the small actor TextCraft under BiPACE; ends with a table, a picture and the run folder
 	$(BIN)/bipace demo --install-seconds $$(cat $(VENV)/.installed)
