@@ -117,6 +117,9 @@ def main() -> None:
             "verl lives in an environment of its own: make test-engines, then .venv-verl/bin/python benchmarks/verl.py"
         )
         return
+    if not JOBS.is_dir():
+        print("no finished jobs: make test-engines leaves them in .verl-jobs")
+        return
     figures = [entry(f"capture error, {ranks} rank(s), all layers", "relative", capture_error(ranks), 1e-6)
                for ranks in (1, 2)]  # fmt: skip
     seconds, features, peak = credit_at_scale(GROUPS)

@@ -92,8 +92,12 @@ def _gain(folder: Path, panel: str) -> list[float] | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path, help="folder of a finished run")
-    found = report(parser.parse_args().run)
+    parser.add_argument("run", type=Path, nargs="?", help="folder of a finished run")
+    folder = parser.parse_args().run
+    if folder is None:
+        print("name a finished run: bipace train --config webshop --out RUN (11 minutes), then this with RUN")
+        return
+    found = report(folder)
     RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(json.dumps({k: found[k] for k in ("figure", "value", "floor", "seconds")}, indent=1))
 

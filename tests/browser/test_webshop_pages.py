@@ -1,7 +1,5 @@
 """The shop in headless Chromium: a person can do a task and sees the score; nothing in the data runs as a page."""
 
-import os
-import shutil
 import threading
 import urllib.error
 import urllib.request
@@ -15,7 +13,6 @@ from bipace.envs.webshop.search import open_index
 from bipace.envs.webshop.web import MAX_SESSIONS, make_server
 
 BAD_TITLE = "<script>document.title='owned'</script><b>Bold</b> & \"Sons\" glow lamp"
-CHROMIUM = os.environ.get("BIPACE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @pytest.fixture(scope="module")
@@ -43,18 +40,6 @@ def address(shop):
     server.shutdown()
     server.server_close()
     thread.join(5)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need the package playwright")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium found: install it, or name it in BIPACE_CHROMIUM")
-    with playwright.sync_playwright() as driver:
-        # Containers have no user namespaces for Chromium's sandbox; only our own loopback pages are opened.
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

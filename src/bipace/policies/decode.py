@@ -20,7 +20,7 @@ from bipace.policies.states import block_input
 if TYPE_CHECKING:
     from bipace.policies.hf import Actor
 
-__all__ = ["DecodeSession", "Response"]
+__all__ = ["DecodeSession", "Response", "require_prompts", "require_room"]
 
 PREFILL_TOKENS = 8192
 PREFILL_CHUNK = 1024
@@ -107,7 +107,7 @@ class DecodeSession:
         """Append context tokens to the given rows. Raises ValueError where a row would exceed the capacity."""
         if len(rows) != len(tokens):
             raise ValueError(f"extend got {len(rows)} rows and {len(tokens)} token lists; one list per row is needed")
-        self._check_room(rows, [len(chunk) for chunk in tokens])
+        require_room(self.lengths, rows, [len(chunk) for chunk in tokens], self.capacity)
         for row, chunk in zip(rows, tokens, strict=True):
             self._waiting[row].extend(map(int, chunk))
 
@@ -130,7 +130,7 @@ class DecodeSession:
             raise ValueError(f"max_new_tokens={max_new_tokens}, temperature={temperature}: need >= 1 and >= 0")
         if len(set(rows)) != len(rows):
             raise ValueError("rows must be distinct")
-        self._check_room(rows, [max_new_tokens] * len(rows))
+        require_room(self.lengths, rows, [max_new_tokens] * len(rows), self.capacity)
         ends = set(self.actor.end_token_ids)
         tokens: dict[int, list[int]] = {row: [] for row in rows}
         logprobs: dict[int, list[float]] = {row: [] for row in rows}
@@ -157,24 +157,12 @@ class DecodeSession:
             for k, row in enumerate(rows)
         ]
 
-    def _check_room(self, rows: Sequence[int], extra: Sequence[int]) -> None:
-        lengths = self.lengths
-        for row, more in zip(rows, extra, strict=True):
-            if lengths[row] + more > self.capacity:
-                raise ValueError(
-                    f"row {row} holds {lengths[row]} tokens and cannot take {more} more: the capacity is "
-                    f"{self.capacity}; check `lengths` first or open the session with a larger capacity"
-                )
-
     @torch.no_grad()
     def _prefill(self, prompts: list[list[int]]) -> None:
         """Compute each different prompt once, but for its last token, which waits in every row."""
+        require_prompts(prompts, self.capacity)
         first: dict[tuple[int, ...], int] = {}
         for number, prompt in enumerate(prompts):
-            if not 1 <= len(prompt) <= self.capacity:
-                raise ValueError(
-                    f"prompt {number} has {len(prompt)} tokens; it must have 1 to {self.capacity} (the capacity)"
-                )
             first.setdefault(tuple(prompt), number)
         unique = list(first)
         for bucket in buckets([len(prompt) for prompt in unique], PREFILL_TOKENS):
@@ -263,6 +251,23 @@ class DecodeSession:
         last = self._tensor(at), self._tensor(counts - 1)
         final = output.last_hidden_state[last]
         return final, None if layer is None else kept[0][last] if kept else final
+
+
+def require_prompts(prompts: Sequence[Sequence[int]], capacity: int) -> None:
+    """Raises ValueError where a prompt is empty or longer than a row may be."""
+    for number, prompt in enumerate(prompts):
+        if not 1 <= len(prompt) <= capacity:
+            raise ValueError(f"prompt {number} has {len(prompt)} tokens; it must have 1 to {capacity} (the capacity)")
+
+
+def require_room(lengths: NDArray[np.int64], rows: Sequence[int], extra: Sequence[int], capacity: int) -> None:
+    """Raises ValueError where a row of `lengths` tokens cannot take `extra` more."""
+    for row, more in zip(rows, extra, strict=True):
+        if lengths[row] + more > capacity:
+            raise ValueError(
+                f"row {row} holds {lengths[row]} tokens and cannot take {more} more: the capacity is {capacity}; check "
+                "`lengths` first or open the session with a larger capacity"
+            )
 
 
 def _pack(lengths: Sequence[int]) -> list[list[int]]:

@@ -21,7 +21,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 __all__ = ["ATTENTION", "SlabLayer", "Window"]
 
 ATTENTION = "bipace_slab"  # its name among transformers' attention functions
-FEW = 8  # queries a row up to which two products are used; 2 to 16 took the same time
+FEW = 8  # queries a row up to which two products are used: reading the keys is then most of the work
 
 
 @dataclass(slots=True)
@@ -177,6 +177,7 @@ def _slab_attention(
         output = _stock(grouped, key, value, attention_mask, scaling)
     else:
         prompt_keys, prompt_values = layer.prompts(key, window)
+        # With no more rows than prompts there is nothing to read once for many.
         if queries > FEW or rows <= window.prompts:
             whose = torch.arange(window.rows, device=key.device) if window.read is None else window.read
             whose = whose // window.copies

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bipace.policies.decode import Response
+from bipace.policies.decode import Response, require_prompts, require_room
 from bipace.policies.hf import Actor
 from bipace.policies.lora import plain_weights
 
@@ -71,9 +71,7 @@ class VllmDecoder:
         """
         if layer is not None:
             raise ValueError("rollout.engine: vllm gives no hidden states; set features.source=shared")
-        for number, prompt in enumerate(prompts):
-            if not 1 <= len(prompt) <= capacity:
-                raise ValueError(f"prompt {number} has {len(prompt)} tokens; it must have 1 to {capacity}")
+        require_prompts(prompts, capacity)
         return VllmSession(self, [list(map(int, prompt)) for prompt in prompts for _ in range(copies)], capacity)
 
 
@@ -90,8 +88,8 @@ class VllmSession:
 
     def extend(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
         """Append context tokens to the given rows. Raises ValueError where a row would exceed the capacity."""
+        require_room(self.lengths, rows, [len(chunk) for chunk in tokens], self.capacity)
         for row, chunk in zip(rows, tokens, strict=True):
-            self._check_room(row, len(chunk))
             self.rows[row] += map(int, chunk)
 
     def generate(
@@ -108,8 +106,7 @@ class VllmSession:
         Raises:
             ValueError: a row has no room for max_new_tokens.
         """
-        for row in rows:
-            self._check_room(row, max_new_tokens)
+        require_room(self.lengths, rows, [max_new_tokens] * len(rows), self.capacity)
         ends = self.decoder.actor.end_token_ids
         seeds = torch.randint(2**31, (len(rows),), generator=generator, device=generator.device).tolist()
         make = partial(
@@ -126,10 +123,6 @@ class VllmSession:
             self.rows[row] += tokens
             responses.append(Response(np.array(tokens), np.array(logprobs, np.float32), tokens[-1] in ends))
         return responses
-
-    def _check_room(self, row: int, more: int) -> None:
-        if (held := len(self.rows[row])) + more > self.capacity:
-            raise ValueError(f"row {row} holds {held} of at most {self.capacity} tokens and cannot take {more} more")
 
 
 def _vllm(device: str) -> Any:
