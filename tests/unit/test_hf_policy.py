@@ -6,14 +6,22 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from bipace.policies.decode import CALL_TOKENS, PREFILL_TOKENS, SLOTS, _pack
+from bipace.policies import decode, slab
+from bipace.policies.decode import SLOTS
 from bipace.policies.hf import Actor, buckets, score
 from bipace.policies.states import _plain_states, states_at
 
 PROMPT_LENGTHS = (5, 40, 1, 17)
+
+
+@pytest.fixture(autouse=True, params=["split", "joined", "foreign"])
+def way(request, monkeypatch):
+    """Prompt and row attended to apart, as on a CPU; joined, as elsewhere; transformers' own forward over the slabs."""
+    for module in (decode, slab):
+        monkeypatch.setattr(module, "can_split", lambda _: request.param != "joined")
+    if request.param == "foreign":
+        monkeypatch.setattr(decode, "has_plain_blocks", lambda _: False)
 
 
 @pytest.fixture(scope="module", params=["tiny_actor_folder", "tiny_llama_folder"])
@@ -290,20 +298,3 @@ def test_states_at_positions_equal_a_plain_forward_and_its_gradient(actor, layer
         if parameter.grad is not None:
             torch.testing.assert_close(gradients[name], parameter.grad, atol=1e-4, rtol=1e-4)
     actor.model.zero_grad()
-
-
-@given(st.lists(st.integers(1, 90), min_size=1, max_size=40))
-def test_chunks_are_packed_once_each_and_no_dearer_than_in_one_forward(lengths):
-    parts = _pack(lengths)
-
-    def cost(parts):
-        return sum(CALL_TOKENS + len(part) * max(lengths[i] for i in part) for part in parts)
-
-    assert sorted(i for part in parts for i in part) == list(range(len(lengths)))
-    assert cost(parts) <= cost([list(range(len(lengths)))])
-    assert all(len(part) * max(lengths[i] for i in part) <= PREFILL_TOKENS for part in parts)
-
-
-def test_a_few_long_chunks_do_not_pad_the_many_short_ones():
-    parts = _pack([1] * 100 + [60] * 20)
-    assert sorted(map(len, parts)) == [20, 100]

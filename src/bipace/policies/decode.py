@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers.cache_utils import Cache
 
-from bipace.policies.scoring import buckets
-from bipace.policies.slab import ATTENTION, SlabLayer, Window
+from bipace.policies.blocks import angles, has_plain_blocks, run_block
+from bipace.policies.bundles import Bundle, make_bundles
+from bipace.policies.foreign import final_states
+from bipace.policies.singles import Singles, make_singles
+from bipace.policies.slab import Plan, Slabs, Window, attend, can_split
 from bipace.policies.states import block_input
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DecodeSession", "Response", "require_prompts", "require_room"]
 
-PREFILL_TOKENS = 8192
+PREFILL_TOKENS = 8192  # of one forward
 PREFILL_CHUNK = 1024
-CALL_TOKENS = 128  # what one more forward costs, in tokens (measured with both actors on one core)
+BUNDLES = 16  # tables a forward is cut into for attention on a CPU: more of them leave less padding but cost calls
 SLOTS = 256  # a slab grows by so many
 
 
@@ -44,17 +45,6 @@ class Response:
     logprobs: NDArray[np.float32]
     finished: bool
     state: NDArray[np.float32] | None = None
-
-
-@contextmanager
-def _attention_of(config: Any, name: str) -> Iterator[None]:
-    """Use one attention function for the forwards inside, then the model's own again."""
-    own = config._attn_implementation
-    config._attn_implementation = name
-    try:
-        yield
-    finally:
-        config._attn_implementation = own
 
 
 class DecodeSession:
@@ -85,11 +75,7 @@ class DecodeSession:
         self.actor, self.capacity = actor, capacity
         self.layer = None if layer is None else actor.layer_index(layer)
         self._body = actor.model.base_model
-        # transformers 5 renamed the argument within its major version.
-        parameters = inspect.signature(self._body.forward).parameters
-        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
-        self._layers = [SlabLayer() for _ in range(actor.n_layers)]
-        self._cache = Cache(layers=[*self._layers])
+        self._slabs = [Slabs() for _ in range(actor.n_layers)]
         self._copies = copies
         self._slots = {True: 0, False: 0}  # of the prompts' slab, and of the rows'
         self._opened = np.zeros(len(prompts), dtype=np.int64)
@@ -165,41 +151,31 @@ class DecodeSession:
         for number, prompt in enumerate(prompts):
             first.setdefault(tuple(prompt), number)
         unique = list(first)
-        for bucket in buckets([len(prompt) for prompt in unique], PREFILL_TOKENS):
-            longest = max(len(unique[i]) for i in bucket) - 1
-            for start in range(0, longest, PREFILL_CHUNK):
-                members = [unique[i] for i in bucket if len(unique[i]) - 1 > start]
-                chunks = [list(p[:-1][start : start + PREFILL_CHUNK]) for p in members]
-                self._forward([first[p] for p in members], chunks, opening=True)
+        longest = max((len(prompt) for prompt in unique), default=0) - 1
+        for start in range(0, longest, PREFILL_CHUNK):
+            members = [p for p in unique if len(p) - 1 > start]
+            chunks = [list(p[:-1][start : start + PREFILL_CHUNK]) for p in members]
+            for part in _parts(chunks):
+                self._forward([first[members[i]] for i in part], [chunks[i] for i in part], opening=True)
         end = int(self._opened.max(initial=0))
         if end and len(first) < len(prompts):
             source = np.array([first[tuple(prompt)] for prompt in prompts])
             self._opened = self._opened[source]
-            for layer in self._layers:
-                layer.copy_prompts(torch.from_numpy(source).to(self.actor.device), end)
+            for slabs in self._slabs:
+                slabs.copy_prompts(torch.from_numpy(source).to(self.actor.device), end)
 
     def _tensor(self, values: NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(values).to(self.actor.device)
 
-    def _mask(self, window: Window, base: NDArray[np.int64]) -> torch.Tensor:
-        """[b, 1, q, prompt_end + end]: 0 where a query sees a slot, minus infinity where not."""
-        device, slots = self.actor.device, window.slots[:, None, :, None]
-        beyond = torch.arange(window.prompt_end, device=device) >= self._tensor(base)[:, None, None, None]
-        later = torch.arange(window.end, device=device) > slots
-        unseen = torch.cat([beyond.expand(-1, -1, slots.shape[2], -1), later], dim=3)
-        return torch.zeros(unseen.shape, dtype=self.actor.model.dtype, device=device).masked_fill_(unseen, -torch.inf)
-
     def _advance(self, rows: list[int], layer: int | None) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Feed what waits in these rows; after each row's last token, logits [rows, vocabulary] and a layer's state."""
         chunks = [self._waiting[row] for row in rows]
-        packed = _pack([len(chunk) for chunk in chunks])
-        parts = [self._forward([rows[i] for i in part], [chunks[i] for i in part], layer) for part in packed]
-        order = torch.tensor([i for part in packed for i in part], device=self.actor.device).argsort()
+        parts = [self._forward([rows[i] for i in p], [chunks[i] for i in p], layer) for p in _parts(chunks)]
         for row in rows:
             self._waiting[row] = []
-        hidden = torch.cat([hidden for hidden, _ in parts])[order]
+        hidden = torch.cat([hidden for hidden, _ in parts])
         states = [state for _, state in parts if state is not None]
-        return self.actor.model.get_output_embeddings()(hidden).float(), torch.cat(states)[order] if states else None
+        return self.actor.model.get_output_embeddings()(hidden).float(), torch.cat(states) if states else None
 
     def _forward(
         self, rows: list[int], chunks: list[list[int]], layer: int | None = None, *, opening: bool = False
@@ -210,47 +186,85 @@ class DecodeSession:
         """
         held = self._opened if opening else self._held
         base = np.zeros_like(held) if opening else self._base
-        where = np.array(rows)
-        # A gather of the slab costs more than the few idle rows it would leave out.
-        whole = 4 * len(rows) > 3 * len(held)
-        read, at = (np.arange(len(held)), where) if whole else (where, np.arange(len(rows)))
-        counts = np.array([len(chunk) for chunk in chunks])
-        ids = np.zeros((len(read), int(counts.max())), dtype=np.int64)
-        positions = np.zeros_like(ids)
+        where, counts = np.array(rows), np.array([len(chunk) for chunk in chunks])
         end = int(((held - base)[where] + counts).max())
         size = self._slots[opening] = max(self._slots[opening], -(-end // SLOTS) * SLOTS)
-        slots = np.full_like(ids, size)
-        for i, chunk, start, below in zip(at, chunks, held[where], base[where], strict=True):
-            ids[i, : len(chunk)] = chunk
-            positions[i, : len(chunk)] = np.arange(start, start + len(chunk))
-            slots[i, : len(chunk)] = positions[i, : len(chunk)] - below
-        held[where] += counts
+        order: NDArray[np.int64] = np.arange(len(rows))
+        plan: list[Bundle] | None = None
+        if opening or counts.max() > 1:
+            order, plan = make_bundles(
+                where, counts, (held - base)[where], where if opening else where // self._copies, base[where],
+                most=BUNDLES if can_split(self.actor.device) else 1, device=self.actor.device,
+            )  # fmt: skip
+        taken, widths = where[order], counts[order]
+        stops = np.cumsum(widths)
+        positions = np.arange(stops[-1]) + (held[taken] - stops + widths).repeat(widths)
         window = Window(
             opening=opening,
             rows=len(held),
             size=size,
-            write=self._tensor(read),
-            slots=self._tensor(slots),
-            read=None if whole else self._tensor(where),
-            end=end,
-            copies=1 if opening else self._copies,
-            prompt_end=0 if opening else int(self._opened.max(initial=0)),
+            write=self._tensor(taken.repeat(widths)),
+            slots=self._tensor(positions - base[taken].repeat(widths)),
         )
-        for slab in self._layers:
-            slab.window = window
+        held[where] += counts
+        last = np.empty_like(order)
+        last[order] = stops - 1
+        at, ids = self._tensor(last), self._tensor(np.array([token for i in order for token in chunks[i]]))
+        if has_plain_blocks(self._body):
+            asked = None if opening else self._singles(where)
+            return self._through_blocks(ids, self._tensor(positions), at, window, plan, asked, layer)
         below = None if layer == self.actor.n_layers else layer
-        with _attention_of(self._body.config, ATTENTION), block_input(self._body, below) as kept:
-            output = self._body(
-                input_ids=self._tensor(ids),
-                attention_mask=self._mask(window, base[read]),
-                position_ids=self._tensor(positions),
-                use_cache=True,
-                slabs=self._layers,
-                **{self._cache_name: self._cache},
-            )
-        last = self._tensor(at), self._tensor(counts - 1)
-        final = output.last_hidden_state[last]
-        return final, None if layer is None else kept[0][last] if kept else final
+        with block_input(self._body, below) as kept:
+            final = final_states(
+                self._body, ids, self._tensor(positions), self._slabs, window, plan or self._singles(where)
+            )[at]
+        return final, None if layer is None else kept[0][0, at] if kept else final
+
+    def _singles(self, rows: NDArray[np.int64]) -> Singles:
+        """What the last token of each of these rows reads."""
+        model = self.actor.model
+        return make_singles(
+            rows,
+            self._held - self._base,
+            self._base,
+            self._opened,
+            self._copies,
+            dtype=model.dtype,
+            device=model.device,
+        )
+
+    def _through_blocks(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        at: torch.Tensor,
+        window: Window,
+        plan: list[Bundle] | None,
+        asked: Singles | None,
+        layer: int | None,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """States at the tokens `at`; the last block is computed there alone, or nowhere while prompts are read.
+
+        Args:
+            ids: [T] tokens.
+            positions: [T] theirs.
+            at: [b] each row's last token.
+            window: where they are written.
+            plan: what all tokens read; None where they are one a row.
+            asked: what the tokens `at` read; None where nothing is asked.
+            layer: as in `_forward`.
+        """
+        hidden = self._body.embed_tokens(ids)
+        turn = angles(self._body, hidden, positions)
+        kept = None
+        for k, (block, slabs) in enumerate(zip(self._body.layers, self._slabs, strict=True)):
+            kept = hidden.index_select(0, at) if k == layer else kept
+            last = k == len(self._slabs) - 1
+            places = None if plan is None or not last else at if asked else at[:0]
+            attend = partial(_write_and_attend, slabs, window, asked if last or plan is None else plan)
+            hidden = run_block(block, hidden, turn=turn, at=places, attend=attend)
+        final = self._body.norm(hidden)
+        return final, None if layer is None else final if kept is None else kept
 
 
 def require_prompts(prompts: Sequence[Sequence[int]], capacity: int) -> None:
@@ -270,30 +284,32 @@ def require_room(lengths: NDArray[np.int64], rows: Sequence[int], extra: Sequenc
             )
 
 
-def _pack(lengths: Sequence[int]) -> list[list[int]]:
-    """Split chunks of these lengths over forwards so that padding and the cost of a forward are least together.
+def _parts(chunks: Sequence[Sequence[int]]) -> Iterator[range]:
+    """Split chunks over forwards of PREFILL_TOKENS at most, in their order; a longer one gets a forward of its own."""
+    start = tokens = 0
+    for i, chunk in enumerate(chunks):
+        if i > start and tokens + len(chunk) > PREFILL_TOKENS:
+            yield range(start, i)
+            start, tokens = i, 0
+        tokens += len(chunk)
+    if chunks:
+        yield range(start, len(chunks))
 
-    Sorted by length, the best split is a cut of the line; each of its parts costs CALL_TOKENS plus what it pads to.
-    """
-    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
-    if lengths[order[0]] == lengths[order[-1]] and len(order) * lengths[order[0]] <= PREFILL_TOKENS:
-        return [order]
-    best, cut = [0.0], [0]
-    for end in range(1, len(order) + 1):
-        longest = lengths[order[end - 1]]
-        costs = [
-            best[start] + CALL_TOKENS + (end - start) * longest
-            for start in range(max(0, end - max(1, PREFILL_TOKENS // longest)), end)
-        ]
-        least = min(costs)
-        best.append(least)
-        cut.append(end - len(costs) + costs.index(least))
-    parts: list[list[int]] = []
-    end = len(order)
-    while end:
-        parts.append(order[cut[end] : end])
-        end = cut[end]
-    return parts
+
+def _write_and_attend(
+    slabs: Slabs,
+    window: Window,
+    plan: Plan | None,
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    scaling: float,
+) -> torch.Tensor:
+    slabs.write(keys, values, window)
+    if plan is None:
+        return queries.flatten(1)
+    grouped = queries.view(len(queries), keys.shape[1], -1, queries.shape[2])
+    return attend(grouped, slabs, plan, scaling, opening=window.opening).reshape(len(queries), -1)
 
 
 def _sample(logits: torch.Tensor, temperature: float, generator: torch.Generator) -> tuple[list[int], list[float]]:

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bipace.policies.layout import table
+
 __all__ = ["Packed", "Spans", "micro_batches", "pack"]
 
 Spans = Sequence[tuple[int, int]]
@@ -65,8 +67,8 @@ def pack(sequences: Sequence[NDArray[np.int64]], spans: Sequence[Spans], device:
     tails = [tokens[len(heads[h]) :] for tokens, h in zip(sequences, head_of, strict=True)]
     parts = [*(heads[h] for h in kept), *tails]
     starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-    prompt_table, real = _table([len(heads[h]) for h in kept], starts)
-    tail_table, real_tail = _table([len(tail) for tail in tails], starts[len(kept) :])
+    prompt_table, real = table([len(heads[h]) for h in kept], starts)
+    tail_table, real_tail = table([len(tail) for tail in tails], starts[len(kept) :])
     row_of = {h: row for row, h in enumerate(kept)}
     rows = np.array([row_of.get(int(h), -1) for h in head_of])
     # The last row of these stands for no prompt at all.
@@ -132,10 +134,3 @@ def _families(sequences: Sequence[NDArray[np.int64]], spans: Sequence[Spans]) ->
     for i, (tokens, found) in enumerate(zip(sequences, spans, strict=True)):
         families.setdefault(_head(tokens, found).tobytes(), []).append(i)
     return families
-
-
-def _table(lengths: Sequence[int], starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Rows of consecutive tokens [rows, longest], 0 behind a row's end, and where there is one."""
-    column = np.arange(max(lengths, default=0))
-    real = column < np.array(lengths, dtype=np.int64)[:, None]
-    return np.where(real, starts[: len(lengths), None] + column, 0), real

@@ -8,7 +8,7 @@ padding exists in attention alone. The numbers are those of a plain forward up t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,9 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
-from transformers.models.llama.modeling_llama import LlamaModel, rotate_half
-from transformers.models.qwen2.modeling_qwen2 import Qwen2Model
 
+from bipace.policies.blocks import angles, has_plain_blocks, run_block
 from bipace.policies.packing import Packed, Spans, pack
 
 if TYPE_CHECKING:
@@ -51,12 +50,12 @@ def states_at(
         [n, D] states after the final norm, differentiable; and hidden_states[k] [n, D], detached, or None.
     """
     body: Any = actor.model.base_model
-    if not isinstance(body, (LlamaModel, Qwen2Model)) or body.config._attn_implementation != "sdpa":
+    if not has_plain_blocks(body):
         return _plain_states(body, sequences, rows, positions, layer)
     packed = pack(sequences, spans, actor.device)
     asked = _ask(packed, rows, positions)
     hidden = body.embed_tokens(packed.ids)
-    cos, sin = body.rotary_emb(hidden, packed.positions[None])
+    turn = angles(body, hidden, packed.positions)
     bias = _additive(packed.sees(_columns(packed)), hidden.dtype) if packed.prompts.numel() else None
     blocks: list[Any] = list(body.layers)
     kept = None
@@ -64,9 +63,9 @@ def states_at(
         kept = hidden.detach().index_select(0, asked.tokens) if k == layer else kept
         last = k == len(blocks) - 1
         run = partial(
-            _block,
+            run_block,
             block,
-            angles=(cos[0], sin[0]),
+            turn=turn,
             at=asked.tokens if last else None,
             attend=partial(_attend_at, packed, asked) if last else partial(_attend_everywhere, packed, bias),
         )
@@ -132,35 +131,6 @@ def _columns(packed: Packed) -> torch.Tensor:
 def _additive(seen: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The mask as a bias, made once: given as truth values it would be turned into one in every block."""
     return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -torch.inf)
-
-
-def _block(
-    block: Any,
-    hidden: torch.Tensor,
-    *,
-    angles: tuple[torch.Tensor, torch.Tensor],
-    at: torch.Tensor | None,
-    attend: Callable[..., torch.Tensor],
-) -> torch.Tensor:
-    """A block's output [n, D] for tokens [T, D], at all of them or at n of them."""
-    attention = block.self_attn
-    normed = block.input_layernorm(hidden)
-    # index_select, whose gradient is a sum over rows; indexing's own is several times slower on a CPU.
-    some, cos, sin = (x if at is None else x.index_select(0, at) for x in (normed, *angles))
-    keys = _rotate(_heads(attention.k_proj(normed), attention), *angles)
-    values = _heads(attention.v_proj(normed), attention)
-    queries = _rotate(_heads(attention.q_proj(some), attention), cos, sin)
-    mixed = attend(queries, keys, values, attention.scaling)
-    after = (hidden if at is None else hidden.index_select(0, at)) + attention.o_proj(mixed)
-    return after + block.mlp(block.post_attention_layernorm(after))
-
-
-def _heads(projected: torch.Tensor, attention: Any) -> torch.Tensor:
-    return projected.view(len(projected), -1, attention.head_dim)
-
-
-def _rotate(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    return states * cos[:, None] + rotate_half(states) * sin[:, None]
 
 
 def _table(states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

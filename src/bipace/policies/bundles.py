@@ -1,0 +1,178 @@
+"""How the ragged chunks of one decoding forward are laid out for attention.
+
+Everything but attention works on a flat list of tokens, without padding. Attention needs tables. A bundle holds prompts
+of similar length and the rows that continue them, and has two tables: its tokens by row, which look at what the row
+itself holds, and the same tokens by prompt, which look at the prompt that several rows share. Made once, used by every
+layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bipace.policies.layout import Layout, lay_out
+
+__all__ = ["Bundle", "Rows", "make_bundles"]
+
+
+Rows = torch.Tensor | slice
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Some prompts and the rows that continue them, or (while prompts are computed) prompts alone.
+
+    Attributes:
+        start: its first token in the forward's flat list.
+        stop: the token behind its last.
+        by_row: its tokens by row.
+        rows: rows of the slab, in the order of the table; a slice where they stand side by side.
+        end: slots read of each.
+        seen: [rows, width, end] which of them each token sees.
+        by_prompt: its tokens by prompt, or None where there is no prompt to look at.
+        prompts: rows of the prompts' slab, in the order of that table; a slice as well.
+        prompt_end: slots read of each.
+        prompt_seen: [prompts, prompt_end] which of them are there.
+        whose: [rows] each row's place in `prompts`.
+    """
+
+    start: int
+    stop: int
+    by_row: Layout
+    rows: Rows
+    end: int
+    seen: torch.Tensor
+    by_prompt: Layout | None
+    prompts: Rows
+    prompt_end: int
+    prompt_seen: torch.Tensor
+    whose: torch.Tensor
+    _biases: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
+
+    def row_bias(self, groups: int, dtype: torch.dtype) -> torch.Tensor:
+        """[rows, 1, width * groups, end] of 0 and minus infinity."""
+        if "row" not in self._biases:
+            self._biases["row"] = _bias(self.seen, dtype).repeat_interleave(groups, dim=1)[:, None]
+        return self._biases["row"]
+
+    def prompt_bias(self, dtype: torch.dtype) -> torch.Tensor | None:
+        """[prompts, 1, 1, prompt_end], or None where every prompt is that long."""
+        if len(self.prompt_seen) == 1:
+            return None
+        if "prompt" not in self._biases:
+            self._biases["prompt"] = _bias(self.prompt_seen, dtype)[:, None, None]
+        return self._biases["prompt"]
+
+    def joint_bias(self, groups: int, dtype: torch.dtype) -> torch.Tensor:
+        """[rows, 1, width * groups, prompt_end + end]."""
+        own = self.row_bias(groups, dtype)
+        if self.by_prompt is None:
+            return own
+        if "joint" not in self._biases:
+            prompt = _bias(self.prompt_seen, dtype)[self.whose][:, None, None].expand(-1, -1, own.shape[2], -1)
+            self._biases["joint"] = torch.cat([prompt, own], dim=3)
+        return self._biases["joint"]
+
+
+def make_bundles(
+    rows: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    held: NDArray[np.int64],
+    prompts: NDArray[np.int64],
+    prompt_lengths: NDArray[np.int64],
+    *,
+    most: int,
+    device: torch.device,
+) -> tuple[NDArray[np.int64], list[Bundle]]:
+    """Bundles of a forward, and the order in which it takes its rows.
+
+    Args:
+        rows: [b] rows of the slab that get a chunk.
+        counts: [b] tokens of the chunks, at least one each.
+        held: [b] slots filled before.
+        prompts: [b] prompt that each row continues; while prompts are computed, the row itself.
+        prompt_lengths: [b] tokens of that prompt in the other slab; 0 where there is nothing to look at.
+        most: bundles at most (one more where some prompts have length 0 and some not).
+        device: where the tables go.
+
+    Returns:
+        [b] positions in `rows` such that the flat list of tokens is bundle by bundle, prompt by prompt, row by row; and
+        the bundles.
+    """
+    # Where there is no prompt to look at, rows that hold much stand together.
+    extent = np.where(prompt_lengths > 0, prompt_lengths, held + counts)
+    longest: dict[int, tuple[bool, int]] = {}
+    members: dict[int, list[int]] = {}
+    for i, prompt in enumerate(prompts.tolist()):
+        key = bool(prompt_lengths[i] > 0), int(extent[i])
+        longest[prompt] = max(longest.get(prompt, key), key)
+        members.setdefault(prompt, []).append(i)
+    sorted_prompts = sorted(members, key=lambda prompt: (longest[prompt], prompt))
+    bare = sum(not longest[prompt][0] for prompt in sorted_prompts)
+    size = -(-len(sorted_prompts) // most)
+    # A prompt without tokens has nothing to attend to, so it shares no bundle with one that has.
+    cuts = [*range(0, bare, size), *range(bare, len(sorted_prompts), size), len(sorted_prompts)]
+    order: list[int] = []
+    made: list[Bundle] = []
+    position = 0
+    for first, behind in pairwise(cuts):
+        families = [members[prompt] for prompt in sorted_prompts[first:behind]]
+        chosen = np.array([i for family in families for i in family])
+        order += chosen.tolist()
+        bundle = _bundle(families, chosen, rows, counts, held, prompts, prompt_lengths, position, device)
+        made.append(bundle)
+        position = bundle.stop
+    return np.array(order, dtype=np.int64), made
+
+
+def _bundle(
+    families: Sequence[Sequence[int]],
+    chosen: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    held: NDArray[np.int64],
+    prompts: NDArray[np.int64],
+    prompt_lengths: NDArray[np.int64],
+    start: int,
+    device: torch.device,
+) -> Bundle:
+    widths = counts[chosen]
+    end = int((held[chosen] + widths).max())
+    slots = held[chosen][:, None] + np.arange(int(widths.max()))
+    leaders = np.array([family[0] for family in families])
+    lengths = prompt_lengths[leaders]
+    prompt_end = int(lengths.max())
+
+    def tensor(values: NDArray[np.generic]) -> torch.Tensor:
+        return torch.from_numpy(values).to(device)
+
+    return Bundle(
+        start=start,
+        stop=start + int(widths.sum()),
+        by_row=lay_out(widths.tolist(), device),
+        rows=_rows(rows[chosen], device),
+        end=end,
+        seen=tensor(np.arange(end) <= slots[:, :, None]),
+        by_prompt=lay_out([int(counts[family].sum()) for family in families], device) if prompt_end else None,
+        prompts=_rows(prompts[leaders], device),
+        prompt_end=prompt_end,
+        prompt_seen=tensor(np.arange(prompt_end) < lengths[:, None]),
+        whose=tensor(np.repeat(np.arange(len(families)), [len(family) for family in families])),
+    )
+
+
+def _rows(rows: NDArray[np.int64], device: torch.device) -> Rows:
+    first = int(rows[0])
+    if np.array_equal(rows, np.arange(first, first + len(rows))):
+        return slice(first, first + len(rows))
+    return torch.from_numpy(rows).to(device)
+
+
+def _bias(seen: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -torch.inf)
