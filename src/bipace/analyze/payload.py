@@ -16,6 +16,7 @@ from bipace.analyze.credit import Arithmetic, Credit
 from bipace.analyze.messages import as_text
 from bipace.core.advantages import Blend
 from bipace.core.estimators import RECIPES
+from bipace.core.features import on_host
 from bipace.core.steps import Ints
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def _map(analysis: Analysis, groups: Ints) -> dict[str, list[float]]:
     x, y = [], []
     for group in groups:
         first, last = np.searchsorted(batch.task, [group, group + 1])
-        plane = _plane(batch.features[first:last])
+        plane = _plane(on_host(batch.features)[first:last])
         x += [float(f"{v:.4g}") for v in plane[:, 0].tolist()]
         y += [float(f"{v:.4g}") for v in plane[:, 1].tolist()]
     return {"x": x, "y": y}

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bipace.core import segments
+from bipace.core.features import Features, on_host
 from bipace.core.greedy import Centroid, Form, greedy_cosine, unit
 from bipace.core.steps import Ints, StepBatch
 
@@ -125,17 +126,17 @@ def by_features(
     return segments.compact(labels)
 
 
-def remove_directions(features: NDArray[np.float32], directions: int) -> NDArray[np.float32]:
-    """Unit features [N, D] without their mean and their leading principal directions, float32.
+def remove_directions(features: Features, directions: int) -> NDArray[np.float32]:
+    """Unit features [N, D] without their mean and their leading principal directions, float32 on the host.
 
     Raises:
         ValueError: directions < 0 or >= D.
     """
     if not 0 <= directions < features.shape[1]:
         raise ValueError(f"whiten: {directions}, expected 0 <= directions < {features.shape[1]} (the feature width)")
-    if not len(features):
-        return features
-    vectors = unit(features)
+    vectors = unit(on_host(features))
+    if not len(vectors):
+        return vectors
     vectors = vectors - vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
     # eigh of the small D x D covariance: N can be large, D is the hidden width.
     covariance = (np.transpose(vectors) @ vectors).astype(np.float64)

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bipace.core.features import Features, FeaturesElsewhere, on_host
 from bipace.core.steps import Ints
 
 __all__ = ["TOLERANCE", "Centroid", "Form", "gram_matrix", "greedy_cosine", "greedy_from_gram", "unit"]
@@ -27,7 +28,7 @@ TOLERANCE = 1e-6
 _SMALLEST, _LARGEST = 1e-12, 1e30
 
 
-def greedy_cosine(features: NDArray[np.floating], eps: float, centroid: Centroid = "mean", form: Form = "gram") -> Ints:
+def greedy_cosine(features: Features, eps: float, centroid: Centroid = "mean", form: Form = "gram") -> Ints:
     """Cluster the rows of one prompt group, in the given order.
 
     Args:
@@ -46,24 +47,28 @@ def greedy_cosine(features: NDArray[np.floating], eps: float, centroid: Centroid
         raise ValueError(f'form: {form!r}, expected "gram" or "plain"')
     if form == "gram":
         return greedy_from_gram(gram_matrix(features), eps, centroid)
-    return _greedy_plain(unit(features), eps, centroid)
+    return _greedy_plain(unit(on_host(features)), eps, centroid)
 
 
-def gram_matrix(features: NDArray[np.floating]) -> NDArray[np.float32]:
+def gram_matrix(features: Features) -> NDArray[np.float32]:
     """[n, n] float32 inner products of the unit vectors of [n, D] features.
 
     Vectors of ordinary length are multiplied as they are and the small matrix is scaled: a pass over the features less.
+    Of features on a device, the small matrix is all that leaves it (very short or long vectors come whole).
     """
-    vectors: NDArray[np.float32] = np.ascontiguousarray(features, np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):
-        gram = vectors @ np.transpose(vectors)
+    if isinstance(features, FeaturesElsewhere):
+        gram = features.gram()
+    else:
+        vectors: NDArray[np.float32] = np.ascontiguousarray(features, np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            gram = vectors @ np.transpose(vectors)
     square = np.diagonal(gram).astype(np.float64)
     if len(gram) and square.min() > _SMALLEST and square.max() < _LARGEST:
         inverse = (1 / np.sqrt(square)).astype(np.float32)
         np.multiply(gram, inverse[:, None], out=gram)
         np.multiply(gram, inverse, out=gram)
         return gram
-    vectors = unit(features)
+    vectors = unit(on_host(features))
     return vectors @ np.transpose(vectors)
 
 

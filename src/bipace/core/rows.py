@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bipace.core.features import FeaturesElsewhere
 from bipace.core.labels import label
 from bipace.core.steps import Bools, Floats, Ints, StepBatch
 
@@ -57,7 +58,7 @@ def build_batch(
     action: Sequence[object],
     terminated: Sequence[bool] | None = None,
     truncated: Sequence[bool] | None = None,
-    features: NDArray[Any] | None = None,
+    features: NDArray[Any] | FeaturesElsewhere | None = None,
     penalty: Sequence[float] | None = None,
     padding: Sequence[bool] | None = None,
     aborted: Sequence[bool] | None = None,
@@ -74,7 +75,7 @@ def build_batch(
         action: the action key, any value.
         terminated: True where the environment ended the episode; default all False.
         truncated: True where a horizon ended it; default all False.
-        features: [N, D] state features; a non-finite vector drops the whole trajectory.
+        features: [N, D] state features, here or on a device; a non-finite vector drops the whole trajectory.
         penalty: [N] cost of the step's own row.
         padding: True on rows copied to fill a batch: dropped row by row.
         aborted: True on rows of rollouts that failed: drops the whole trajectory.
@@ -105,8 +106,10 @@ def build_batch(
     keep = ~_mask(padding, n)
     dropped = {"padding": int(n - keep.sum())}
     bad: dict[str, Bools] = {"aborted": _mask(aborted, n), "non-finite reward": ~np.isfinite(rewards)}
-    if features is not None:
-        bad["non-finite features"] = np.asarray(~np.isfinite(np.asarray(features)).all(axis=-1))
+    vectors = features if features is None or isinstance(features, FeaturesElsewhere) else np.asarray(features)
+    if vectors is not None:
+        elsewhere = isinstance(vectors, FeaturesElsewhere)
+        bad["non-finite features"] = ~(vectors.finite() if elsewhere else np.asarray(np.isfinite(vectors).all(axis=-1)))
     for reason, rows in bad.items():
         whole = np.isin(trajectory_label, trajectory_label[rows & keep]) & keep
         if strict and reason != "aborted" and whole.any():
@@ -128,7 +131,7 @@ def build_batch(
         truncated=_mask(truncated, n)[kept],
         observation=observation_label,
         action=label([action[i] for i in rows_kept])[0],
-        features=None if features is None else np.asarray(features)[kept],
+        features=None if vectors is None else vectors[kept],
         penalty=None if penalty is None else np.asarray(penalty, np.float64)[kept],
         texts=texts if len(texts) == len(distinct) else None,
     )

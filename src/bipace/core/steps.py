@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bipace.core.features import Features, FeaturesElsewhere
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -47,7 +49,8 @@ class StepBatch:
         truncated: [N] bool, True where the horizon (or a token limit) ended it at this step.
         observation: [N] int label: equal observations have equal labels.
         action: [N] int label of the action key: equal keys have equal labels.
-        features: [N, D] float32 state features, or None; finite. float16 input is widened.
+        features: [N, D] float32 state features, or None; finite. float16 input is widened. Features on a device
+            (`bipace.core.features`) stay there.
         penalty: [N] float64 cost >= 0 of the step's own row (an invalid action), or None for all zero. It
             never enters a return or a group statistic: `advantages` subtracts it from its own row last.
         texts: the text of each observation label (index = label), or None. Only `by_similarity` reads it.
@@ -64,7 +67,7 @@ class StepBatch:
     truncated: Bools
     observation: Ints
     action: Ints
-    features: NDArray[np.float32] | None = None
+    features: Features | None = None
     penalty: Floats | None = None
     texts: Sequence[str] | None = None
 
@@ -79,7 +82,7 @@ class StepBatch:
                 raise ValueError(f"penalty: must be >= 0, got {self.penalty.min()}")
         _require_finite("reward", self.reward)
         if self.features is not None:
-            self._set("features", _features(self.features, n))
+            object.__setattr__(self, "features", _features(self.features, n))
         if self.texts is not None and n and int(self.observation.max()) >= len(self.texts):
             raise ValueError(
                 f"texts: has {len(self.texts)} entries but observation holds label {int(self.observation.max())}; "
@@ -136,21 +139,28 @@ def _column(name: str, value: Any, dtype: Any, n: int) -> NDArray[Any]:
     return np.array(array, dtype=dtype)
 
 
-def _features(value: Any, n: int) -> NDArray[np.float32]:
-    array = np.asarray(value)
-    if array.ndim != 2 or array.shape[0] != n:
+def _features(value: Any, n: int) -> Features:
+    array = value if isinstance(value, FeaturesElsewhere) else np.asarray(value)
+    if len(array.shape) != 2 or array.shape[0] != n:
         raise ValueError(f"features: shape {array.shape}, expected ({n}, D): one vector per row")
+    if isinstance(array, FeaturesElsewhere):
+        finite = array.finite()
+        if not finite.all():
+            _require_finite("features", array[np.flatnonzero(~finite)[:1]].to_numpy(), int(np.argmin(finite)))
+        return array
     if not np.issubdtype(array.dtype, np.floating):
         raise ValueError(f"features: dtype {array.dtype}, expected floating point")
     _require_finite("features", array)
     # A read-only float32 view costs nothing; the caller's own array stays writable to the caller.
-    return np.asarray(array, np.float32)[:]
+    found = np.asarray(array, np.float32)[:]
+    found.setflags(write=False)
+    return found
 
 
-def _require_finite(name: str, array: NDArray[Any]) -> None:
+def _require_finite(name: str, array: NDArray[Any], first_row: int = 0) -> None:
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(
-            f"{name}: {array[where]} at row {where[0]}; must be finite. Drop that trajectory before building the "
-            "table (bipace.core.rows.build_batch does it and says so)"
+            f"{name}: {array[where]} at row {first_row + where[0]}; must be finite. Drop that trajectory before "
+            "building the table (bipace.core.rows.build_batch does it and says so)"
         )

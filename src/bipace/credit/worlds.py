@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bipace.core.features import on_host
 from bipace.core.steps import Ints
 from bipace.credit.truth import Truth
 from bipace.theory.mdp import TextMDP, optimal_policy, uniform_policy
@@ -62,7 +63,7 @@ def world_truth(
     batch, n = rolled.batch, len(rolled.batch)
     assert batch.features is not None
     layers: dict[str, NDArray[np.float32]] = dict(
-        zip(("state", "spread", "squeezed"), _split(batch.features, mdp.n_states), strict=True)
+        zip(("state", "spread", "squeezed"), _split(on_host(batch.features), mdp.n_states), strict=True)
     )
     taken = np.eye(mdp.n_actions)[batch.action] - policy[rolled.state]
     gradient = np.zeros((n, mdp.n_states, mdp.n_actions), np.float32)

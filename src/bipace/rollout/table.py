@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bipace.core.actions import ACTION_KEYS
+from bipace.core.features import FeaturesElsewhere
 from bipace.core.rows import Rows, build_batch
 from bipace.rollout.records import Trajectory
 
@@ -17,7 +18,7 @@ __all__ = ["to_rows"]
 def to_rows(
     trajectories: Sequence[Trajectory],
     *,
-    features: NDArray[Any] | None = None,
+    features: NDArray[Any] | FeaturesElsewhere | None = None,
     action_key: str = "action_tag",
     reward_scale: float = 1.0,
     success_only: bool = False,

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from bipace.core.features import Features
 from bipace.core.steps import Floats
+from bipace.policies.device_features import DeviceFeatures
 from bipace.policies.hf import Actor, Scores, score
 from bipace.policies.packing import micro_batches
 from bipace.rollout.records import TokenSequence
@@ -32,11 +33,11 @@ class Scored:
 
     Attributes:
         logprobs: for each sequence, [n_i] log-probabilities of its response tokens in order.
-        features: [N, D] float32, one row per step in step order, or None.
+        features: [N, D] float32, one row per step in step order, or None. Those of an actor on a GPU stay there.
     """
 
     logprobs: list[torch.Tensor]
-    features: NDArray[np.float32] | None
+    features: Features | None
 
 
 def sampled_scores(sequences: Sequence[TokenSequence]) -> Scored:
@@ -81,8 +82,10 @@ def score_sequences(
                     features[k] = part
     if layer is None:
         return Scored(logprobs, None)
-    nothing = np.zeros((0, actor.hidden_size), np.float32)
-    return Scored(logprobs, torch.cat(features).cpu().numpy() if sequences else nothing)
+    if not sequences:
+        return Scored(logprobs, np.zeros((0, actor.hidden_size), np.float32))
+    found = DeviceFeatures(torch.cat(features))
+    return Scored(logprobs, found.to_numpy() if actor.device.type == "cpu" else found)
 
 
 def engine_gap(sequences: Sequence[TokenSequence], scored: Scored) -> dict[str, float]:
