@@ -94,7 +94,7 @@ def credit_at_scale(groups: int) -> tuple[float, float, float]:
 def jobs() -> list[dict[str, object]]:
     """BiPACE's share of a step in each shape, and success before and after the job that learns."""
     found: list[dict[str, object]] = []
-    for path in sorted(JOBS.glob("*/*.figures.json")):
+    for path in sorted(JOBS.glob("**/*.figures.json")):
         if path.parent.is_symlink():  # pytest names each folder twice
             continue
         done = json.loads(path.read_text())

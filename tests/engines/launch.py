@@ -19,7 +19,7 @@ from bipace.integrations.verl.data import write_tasks
 HELPERS = Path(__file__).resolve().parent / "verl_cpu"
 ACTOR = Path(bipace.__file__).resolve().parent / "assets" / "actors" / "textcraft-small"
 MODULES = ("cpu_platform", "hf_rollout", "bipace.integrations.verl.plugin")
-LEARNING_STEPS = 12
+LEARNING_STEPS = 8
 LEARNING = {"ranks": 1, "packed": False, "steps": LEARNING_STEPS, "tasks": 8, "group": 8}
 VALIDATION = ("trainer.val_before_train=True", f"trainer.test_freq={LEARNING_STEPS}")
 """A job long enough to learn, and its validation before and after: 32 tasks, four samples each."""
@@ -71,7 +71,7 @@ def overrides(folder: Path, *, ranks: int, packed: bool, steps: int, tasks: int,
         f"actor_rollout_ref.model.use_remove_padding={packed}",
         f"{actor}.strategy=fsdp2",
         f"{actor}.fsdp_config.strategy=fsdp2",
-        f"{actor}.optim.lr=5e-4",
+        f"{actor}.optim.lr=2e-4",
         f"{actor}.ppo_mini_batch_size={tasks}",
         f"{actor}.ppo_micro_batch_size_per_gpu={micro}",
         f"{actor}.checkpoint.save_contents=[model,optimizer,extra,hf_model]",

@@ -25,7 +25,13 @@ from bipace.integrations.verl.settings import read_settings
 
 pytestmark = pytest.mark.slow
 
-SHAPES = [(1, False), (1, True), (2, False), (2, True)]
+# One worker of pytest runs the jobs of one rank, which share a folder, another those of two.
+ONE_RANK, TWO_RANKS = pytest.mark.xdist_group("one rank"), pytest.mark.xdist_group("two ranks")
+SHAPES = [
+    pytest.param((ranks, packed), marks=group, id=f"ranks{ranks}-{'packed' if packed else 'padded'}")
+    for ranks, group in ((1, ONE_RANK), (2, TWO_RANKS))
+    for packed in (False, True)
+]
 RISE = 0.15
 
 
@@ -42,7 +48,7 @@ def resumed_job(learning_job):
     return job(learning_job.folder, ("trainer.save_freq=1",), name="resumed", **shape)
 
 
-@pytest.fixture(scope="module", params=SHAPES, ids=lambda s: f"ranks{s[0]}-{'packed' if s[1] else 'padded'}")
+@pytest.fixture(scope="module", params=SHAPES)
 def any_job(request, tmp_path_factory):
     """A job of each shape; those of one rank are the learning job and its continuation."""
     ranks, packed = request.param
@@ -127,11 +133,13 @@ def test_a_step_logs_the_metrics_of_bipace_train(any_job):
     assert 0 < logged["perf/bipace_share"] < 0.05
 
 
+@ONE_RANK
 def test_it_learns(learning_job):
     before, after = learning_job.success(0), learning_job.success(LEARNING_STEPS)
     assert after - before >= RISE, f"success {before:.3f} -> {after:.3f} in {LEARNING_STEPS} steps"
 
 
+@ONE_RANK
 def test_a_resumed_job_starts_from_the_saved_weights_and_step(resumed_job):
     assert sorted(resumed_job.metrics) == [LEARNING_STEPS + 1, LEARNING_STEPS + 2]
     lines = [json.loads(line) for line in (resumed_job.folder / "weights.jsonl").read_text().splitlines()]
@@ -139,6 +147,7 @@ def test_a_resumed_job_starts_from_the_saved_weights_and_step(resumed_job):
     assert loaded == trained
 
 
+@TWO_RANKS
 def test_a_worker_without_the_plug_in_stops_the_job_with_the_way_out(tmp_path):
     prepare(tmp_path)
     arguments = overrides(tmp_path, ranks=1, packed=False, steps=1, tasks=2, group=2)
