@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 
 from bipace.core.advantages import advantages
+from bipace.core.clustering import by_features
 from bipace.core.estimators import recipe
-from bipace.core.greedy import greedy_cosine
 from bipace.core.steps import StepBatch
 
 RESULT = Path(__file__).parent / "results" / "core.json"
@@ -154,6 +154,12 @@ def clustering(clusters: int) -> dict[str, Any]:
         which = random.permutation(np.r_[np.arange(clusters), random.integers(clusters, size=MEMBERS - clusters)])
         groups.append(centres[which] + 0.05 * random.standard_normal((MEMBERS, WIDTH)).astype(np.float32))
     others = [group.copy() for group in groups]
+    n = GROUPS * MEMBERS
+    batch = StepBatch(
+        task=np.repeat(np.arange(GROUPS), MEMBERS), trajectory=np.arange(n), t=np.zeros(n, int), reward=np.zeros(n),
+        terminated=np.ones(n, bool), truncated=np.zeros(n, bool), observation=np.zeros(n, int), action=np.zeros(n, int),
+        features=np.concatenate(groups),
+    )  # fmt: skip
     # Alternating, so that a busy neighbour slows both.
     times = []
     for _ in range(15):
@@ -161,12 +167,12 @@ def clustering(clusters: int) -> dict[str, Any]:
             [
                 best_seconds(lambda: [g @ g.T for g in groups], 1),
                 best_seconds(lambda: [g @ o.T for g, o in zip(groups, others, strict=True)], 1),
-                best_seconds(lambda: [greedy_cosine(g, 0.1) for g in groups], 1),
-                best_seconds(lambda: [greedy_cosine(g, 0.1, form="plain") for g in groups], 1),
+                best_seconds(lambda: by_features(batch, 0.1), 1),
+                best_seconds(lambda: by_features(batch, 0.1, form="plain"), 1),
             ]
         )
     floor, general, seconds, plain = np.min(times, axis=0).tolist()
-    assert all(len(set(greedy_cosine(g, 0.1).tolist())) == clusters for g in groups)
+    assert len(set(by_features(batch, 0.1).tolist())) == GROUPS * clusters
     return {
         "figure": f"clustering {GROUPS} groups x {MEMBERS} x {WIDTH}, {clusters} clusters each", "unit": "s",
         "threads": int(os.environ.get("OMP_NUM_THREADS", 0)),

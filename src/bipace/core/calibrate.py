@@ -20,7 +20,7 @@ import numpy as np
 
 from bipace.core import segments
 from bipace.core.advantages import Blend, Recipe, Term
-from bipace.core.clustering import by_features, remove_directions
+from bipace.core.clustering import by_features, prompt_groups, remove_directions, vectors_of
 from bipace.core.greedy import Centroid, gram_matrix, greedy_from_gram
 from bipace.core.returns import return_to_go
 from bipace.core.steps import Floats, Ints, StepBatch
@@ -114,13 +114,12 @@ def calibrate(
     if not len(grid) or not len(directions) or not all(0.0 <= eps <= 2.0 for eps in grid):
         raise ValueError(f"grid: {tuple(grid)} x {tuple(directions)}, expected at least one radius in [0, 2] and one")
     returns = return_to_go(batch, gamma)
-    order = batch.order()
-    groups = np.split(order, np.flatnonzero(np.diff(batch.task[order])) + 1) if len(batch) else []
+    groups = prompt_groups(batch)
     curve: list[tuple[int, float, float]] = []
     labels: list[Ints] = []
     for whiten in directions:
         features = remove_directions(batch.features, whiten) if whiten else batch.features
-        grams = [gram_matrix(features[rows]) for rows in groups]
+        grams = [gram_matrix(vectors_of(features, rows)) for rows in groups]
         for eps in grid:
             found, used = np.empty(len(batch), np.int64), 0
             for rows, gram in zip(groups, grams, strict=True):

@@ -17,7 +17,16 @@ from bipace.core.features import Features, on_host
 from bipace.core.greedy import Centroid, Form, greedy_cosine, unit
 from bipace.core.steps import Ints, StepBatch
 
-__all__ = ["by_features", "by_history", "by_observation", "by_prompt_group", "by_similarity"]
+__all__ = [
+    "by_features",
+    "by_history",
+    "by_observation",
+    "by_prompt_group",
+    "by_similarity",
+    "prompt_groups",
+    "remove_directions",
+    "vectors_of",
+]
 
 
 def by_prompt_group(batch: StepBatch) -> Ints:
@@ -116,14 +125,26 @@ def by_features(
         raise ValueError(f"eps: {eps}, expected a cosine distance in [0, 2]")
     features = remove_directions(batch.features, whiten) if whiten else batch.features
     labels = np.empty(len(batch), np.int64)
-    order = batch.order()
-    task = batch.task[order]
     used = 0
-    for rows in np.split(order, np.flatnonzero(np.diff(task)) + 1) if len(batch) else ():
-        found = greedy_cosine(features[rows], eps, centroid, form)
+    for rows in prompt_groups(batch):
+        found = greedy_cosine(vectors_of(features, rows), eps, centroid, form)
         labels[rows] = found + used
         used += int(found.max()) + 1
     return segments.compact(labels)
+
+
+def prompt_groups(batch: StepBatch) -> list[Ints]:
+    """Rows of each prompt group in visit order."""
+    order = batch.order()
+    return np.split(order, np.flatnonzero(np.diff(batch.task[order])) + 1) if len(batch) else []
+
+
+def vectors_of(features: Features, rows: Ints) -> Features:
+    """The vectors of a prompt group: a view where they lie side by side, since a gather is a pass over all of them."""
+    first = int(rows[0])
+    if isinstance(features, np.ndarray) and np.array_equal(rows, np.arange(first, first + len(rows))):
+        return features[first : first + len(rows)]
+    return features[rows]
 
 
 def remove_directions(features: Features, directions: int) -> NDArray[np.float32]:
