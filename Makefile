@@ -79,7 +79,7 @@ $(VERL_VENV)/.installed: requirements-verl.lock pyproject.toml
 	@touch $@
 
 test-engines: $(VERL_VENV)/.installed  ## verl end to end on the CPU, in its own environment
-	$(VERL_VENV)/bin/python -m pytest tests/engines -n 2 --dist loadgroup --durations=10 --basetemp=.verl-jobs
+	$(VERL_VENV)/bin/python -m pytest tests/engines -n 2 --dist loadfile --durations=10 --basetemp=.verl-jobs
 
 lock:  ## pin what development and CI install, for Python 3.10-3.12 (needs uv)
 	echo 'torch==2.13.0' > .torch-override

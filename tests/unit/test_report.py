@@ -46,6 +46,31 @@ def test_best_and_last_validation_are_those_of_the_logs(folder, found):
     assert method["seeds"] == [0, 1, 2, 3]
 
 
+def test_the_whole_curve_is_compared_seed_by_seed(folder, found):
+    curves = found["environments"]["one"]["whole_curves"]
+    level = {
+        m: [np.mean(validation(folder, "one", k, s)[1:]) for s in range(4)] for k, m in ((0, "gigpo"), (1, "bipace"))
+    }
+    assert curves["bipace"]["mean"] == pytest.approx(np.mean(level["bipace"]))
+    assert curves["bipace"]["std"] == pytest.approx(np.std(level["bipace"], ddof=1))
+    pairs = np.subtract(level["bipace"], level["gigpo"])
+    difference = curves["bipace"]["difference"]
+    assert difference["mean"] == pytest.approx(pairs.mean())
+    assert (difference["ahead"], difference["n"]) == ((pairs > 0).sum(), 4)
+    low, high = difference["interval"]
+    assert pairs.min() <= low <= difference["mean"] <= high <= pairs.max()
+    assert curves["gigpo"]["difference"] is None
+
+
+def test_runs_that_validated_at_other_times_are_no_pair(tmp_path):
+    write_run(tmp_path / "a")
+    write_run(tmp_path / "b", iterations=15, config={"estimator": "bipace"})
+    (curves,) = [
+        e["whole_curves"] for e in summarize_study(read_runs([tmp_path / "a", tmp_path / "b"]))["environments"].values()
+    ]
+    assert curves["bipace"]["difference"] is None
+
+
 def test_environments_are_strata_of_one_result(found):
     overall = found["overall"]["bipace"]
     assert overall["val_at_max"]["n"] == 8

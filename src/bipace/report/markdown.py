@@ -18,7 +18,8 @@ def report_markdown(found: Mapping[str, Any], pictures: Sequence[str] = ()) -> s
     """
     parts = [
         f"# Training report: {_text(found['name'])}",
-        f"{len(found['runs'])} runs, {len(found['methods'])} methods, {len(found['environments'])} environments; "
+        f"{_count(found['runs'], 'run')}, {_count(found['methods'], 'method')}, "
+        f"{_count(found['environments'], 'environment')}; "
         f"compared with {_text(found['baseline'])}. Intervals: {found['confidence']:.0%} stratified bootstrap, "
         f"{found['resamples']} resamples.",
         *(f"> {_text(note)}" for note in found["notes"]),
@@ -47,6 +48,13 @@ def _environment(found: Mapping[str, Any], environment: Mapping[str, Any]) -> li
         steps = [(m, *(_step(s) for s in row)) for m, row in environment["steps"].items()]
         parts += ["### Iterations to a success rate (speed-up over the baseline; seeds that reach it)",
                   _table(["method", *(f"{t:.0%}" for t in environment["thresholds"])], steps)]  # fmt: skip
+    if environment["whole_curves"]:
+        rows = [
+            (m, _std(e), _difference(e["difference"]), _ahead(e["difference"]))
+            for m, e in environment["whole_curves"].items()
+        ]
+        parts += ["### The whole curve: mean of the validations after the start, and seed by seed",
+                  _table(["method", "mean", f"less {baseline}'s, points", "seeds ahead"], rows)]  # fmt: skip
     for panel, by_method in environment["families"].items():
         families = sorted({family for entry in by_method.values() for family in entry})
         if families:
@@ -96,6 +104,18 @@ def _interval(entry: Mapping[str, Any] | None) -> str:
 
 def _span(pair: Sequence[float] | None) -> str:
     return "" if pair is None else f" ({100 * pair[0]:.1f} to {100 * pair[1]:.1f})"
+
+
+def _difference(entry: Mapping[str, Any] | None) -> str:
+    return "-" if entry is None else f"{100 * entry['mean']:+.1f}" + _span(entry["interval"])
+
+
+def _ahead(entry: Mapping[str, Any] | None) -> str:
+    return "-" if entry is None else f"{entry['ahead']} of {entry['n']}"
+
+
+def _count(values: Sequence[Any] | Mapping[str, Any], name: str) -> str:
+    return f"{len(values)} {name}" + ("" if len(values) == 1 else "s")
 
 
 def _step(step: Mapping[str, Any]) -> str:

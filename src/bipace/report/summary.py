@@ -13,6 +13,7 @@ import numpy as np
 from bipace.report.curves import curve, series
 from bipace.report.diagnostics import COST_PARTS, DIAGNOSTICS
 from bipace.report.episodes import sample_episodes
+from bipace.report.paired import whole_curves
 from bipace.report.runs import RunRecord, StudyRecord, config_differences
 from bipace.report.stats import (
     first_reaching,
@@ -185,6 +186,7 @@ def _environment(methods: Methods, baseline: str, thresholds: Sequence[float]) -
         },
         "thresholds": chosen,
         "steps": {m: _steps(runs, main.get(m), main.get(baseline), chosen) for m, runs in methods.items()},
+        "whole_curves": whole_curves(methods, baseline, resamples=RESAMPLES, confidence=CONFIDENCE),
         "improvement": _pairs(methods),
         "families": {panel: _families(methods, panel) for panel in panels},
         "cost": {m: _cost(runs) for m, runs in methods.items()},

@@ -1,5 +1,5 @@
 // Controls, and what is drawn again when they change.
-function tables() { resultsTable(); stepsTable(); pairsTable(); familiesTable(); costTable(); }
+function tables() { resultsTable(); stepsTable(); curvesTable(); pairsTable(); familiesTable(); costTable(); }
 function charts() {
   drawPeak(); drawImprovement(); drawCurve(); drawCost();
   document.querySelectorAll("#diagnostics .chart").forEach((chart) => stale.add(chart));

@@ -33,6 +33,14 @@ function overallRows() {
     body.append(element("tr", {}, ...cells.map((c, i) => element("td", i ? {} : { class: "text" }, c))));
   }
 }
+function curvesTable() {
+  const rows = shown().filter((name) => here().whole_curves[name]).map((name) => {
+    const entry = here().whole_curves[name], less = entry.difference;
+    const range = less && less.interval ? " (" + points(less.interval[0]) + " to " + points(less.interval[1]) + ")" : "";
+    return [name, withStd(entry), less ? points(less.mean) + range : "–", less ? less.ahead + " of " + less.n : "–"];
+  });
+  table(byId("table-curves"), ["method", "mean", "less " + DATA.baseline + "'s, points", "seeds ahead"], rows);
+}
 function stepsTable() {
   const cell = (s) => s.iteration === null ? "never" + (s.seeds_reaching ? " (" + s.seeds_reaching + "/" + s.seeds + " seeds)" : "")
     : s.iteration + (s.speed_up === null ? "" : ", " + s.speed_up.toFixed(2) + "×") + " (" + s.seeds_reaching + "/" + s.seeds + ")";

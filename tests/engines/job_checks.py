@@ -1,21 +1,13 @@
-"""Stock verl on local Ray, end to end on the CPU: one and two ranks, padded and packed, with the shipped actor.
-
-A job takes most of a minute, so each is run once and asserted from many sides.
-"""
+"""What holds for every job of verl with the plug-in: tests of the fixture `any_job` of the module that imports them."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 
 import numpy as np
 import pytest
-
-if importlib.util.find_spec("verl") is None:
-    pytest.skip("verl lives in an environment of its own: make test-engines", allow_module_level=True)
-
 import torch
-from launch import ACTOR, LEARNING, LEARNING_STEPS, VALIDATION, job, overrides, prepare, run
+from launch import ACTOR
 from transformers import AutoModelForCausalLM
 
 from bipace.core.advantages import advantages
@@ -23,39 +15,13 @@ from bipace.integrations.verl.capture import layer_index
 from bipace.integrations.verl.rows import to_table
 from bipace.integrations.verl.settings import read_settings
 
-pytestmark = pytest.mark.slow
-
-# One worker of pytest runs the jobs of one rank, which share a folder, another those of two.
-ONE_RANK, TWO_RANKS = pytest.mark.xdist_group("one rank"), pytest.mark.xdist_group("two ranks")
-SHAPES = [
-    pytest.param((ranks, packed), marks=group, id=f"ranks{ranks}-{'packed' if packed else 'padded'}")
-    for ranks, group in ((1, ONE_RANK), (2, TWO_RANKS))
-    for packed in (False, True)
+__all__ = [
+    "test_a_step_logs_the_metrics_of_bipace_train",
+    "test_advantages_equal_the_cores_on_the_same_rows_in_any_order",
+    "test_captured_features_equal_a_plain_forward",
+    "test_padding_rows_carry_no_credit",
+    "test_the_weights_of_each_checkpoint_reach_every_rollout_server",
 ]
-RISE = 0.15
-
-
-@pytest.fixture(scope="module")
-def learning_job(tmp_path_factory):
-    folder = prepare(tmp_path_factory.mktemp("learning"))
-    return job(folder, ("trainer.save_freq=1", *VALIDATION), **LEARNING)
-
-
-@pytest.fixture(scope="module")
-def resumed_job(learning_job):
-    """Two more steps from the last checkpoint, packed this time: the layout is no part of a checkpoint."""
-    shape = {**LEARNING, "packed": True, "steps": LEARNING_STEPS + 2, "tasks": 4, "group": 4}
-    return job(learning_job.folder, ("trainer.save_freq=1",), name="resumed", **shape)
-
-
-@pytest.fixture(scope="module", params=SHAPES)
-def any_job(request, tmp_path_factory):
-    """A job of each shape; those of one rank are the learning job and its continuation."""
-    ranks, packed = request.param
-    if ranks == 1:
-        return request.getfixturevalue("resumed_job" if packed else "learning_job")
-    folder = prepare(tmp_path_factory.mktemp("verl"))
-    return job(folder, ("trainer.save_freq=1",), ranks=ranks, packed=packed, steps=2, tasks=4, group=4)
 
 
 def first_steps(finished):
@@ -131,27 +97,3 @@ def test_a_step_logs_the_metrics_of_bipace_train(any_job):
     assert names <= set(logged)
     assert logged["episode/count"] == len({k.rsplit("_", 1)[0] for k, p in rows if not p})
     assert 0 < logged["perf/bipace_share"] < 0.05
-
-
-@ONE_RANK
-def test_it_learns(learning_job):
-    before, after = learning_job.success(0), learning_job.success(LEARNING_STEPS)
-    assert after - before >= RISE, f"success {before:.3f} -> {after:.3f} in {LEARNING_STEPS} steps"
-
-
-@ONE_RANK
-def test_a_resumed_job_starts_from_the_saved_weights_and_step(resumed_job):
-    assert sorted(resumed_job.metrics) == [LEARNING_STEPS + 1, LEARNING_STEPS + 2]
-    lines = [json.loads(line) for line in (resumed_job.folder / "weights.jsonl").read_text().splitlines()]
-    trained, loaded = [line["checksum"] for line in lines if line["version"] == LEARNING_STEPS]
-    assert loaded == trained
-
-
-@TWO_RANKS
-def test_a_worker_without_the_plug_in_stops_the_job_with_the_way_out(tmp_path):
-    prepare(tmp_path)
-    arguments = overrides(tmp_path, ranks=1, packed=False, steps=1, tasks=2, group=2)
-    modules = ("cpu_platform", "hf_rollout", "stock_engine", "bipace.integrations.verl.plugin")
-    status, log = run(tmp_path, arguments, modules=modules)
-    assert status != 0
-    assert "plug-in is not loaded in every worker" in log.read_text()
