@@ -72,8 +72,6 @@ class Bundle:
     def joint_bias(self, groups: int, dtype: torch.dtype) -> torch.Tensor:
         """[rows, 1, width * groups, prompt_end + end]."""
         own = self.row_bias(groups, dtype)
-        if self.by_prompt is None:
-            return own
         if "joint" not in self._biases:
             prompt = _bias(self.prompt_seen, dtype)[self.whose][:, None, None].expand(-1, -1, own.shape[2], -1)
             self._biases["joint"] = torch.cat([prompt, own], dim=3)
