@@ -64,6 +64,15 @@ def test_the_curves_are_the_summarys(page, report):
     assert len(drawn(page, "chart-curve")[0][0]) == 20
 
 
+def test_the_whole_curve_is_shown_beside_the_baselines(page, report):
+    entry = report[0]["environments"]["small"]["whole_curves"]["bipace"]
+    row = page.locator("#table-curves tr", has_text="bipace").first.inner_text()
+    assert f"{100 * entry['mean']:.1f} %" in row
+    less = entry["difference"]
+    assert f"{abs(100 * less['mean']):.1f}".removesuffix(".0") in row
+    assert f"{less['ahead']} of {less['n']}" in row
+
+
 def test_the_table_shows_mean_deviation_and_intervals(page, report):
     peak = report[0]["environments"]["small"]["methods"]["bipace"]["val_at_max"]
     row = page.locator('#table-results tr[data-method="bipace"]').inner_text()

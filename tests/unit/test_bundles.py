@@ -1,5 +1,7 @@
 """Bundles: whatever the chunks, each token sees its row up to itself, and its prompt to the end."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs the train extra")
 
-from bipace.policies.bundles import make_bundles
+from bipace.policies.bundles import Chunks, make_bundles
 
 
 @st.composite
@@ -19,13 +21,13 @@ def forwards(draw):
     counts = draw(st.lists(st.integers(1, 7), min_size=len(rows), max_size=len(rows)))
     held = draw(st.lists(st.integers(0, 9), min_size=len(rows), max_size=len(rows)))
     rows = np.array(rows)
-    return rows, np.array(counts), np.array(held), rows // copies, lengths[rows // copies]
+    return Chunks(rows, np.array(counts), np.array(held), rows // copies, lengths[rows // copies])
 
 
 @given(forwards(), st.integers(1, 5))
 def test_each_token_sees_its_row_up_to_itself_and_its_prompt(given, most):
-    rows, counts, held, prompts, lengths = given
-    order, bundles = make_bundles(rows, counts, held, prompts, lengths, most=most, device=torch.device("cpu"))
+    rows, counts, held, prompts, lengths = (getattr(given, f.name) for f in fields(given))
+    order, bundles = make_bundles(given, most=most, device=torch.device("cpu"))
     assert sorted(order.tolist()) == list(range(len(rows)))
     assert len(bundles) <= most + 1
     flat = [(i, offset) for i in order for offset in range(counts[i])]
@@ -52,10 +54,9 @@ def test_each_token_sees_its_row_up_to_itself_and_its_prompt(given, most):
 
 @given(forwards())
 def test_a_table_gives_back_what_was_spread_over_it(given):
-    _, bundles = make_bundles(*given, most=3, device=torch.device("cpu"))
+    _, bundles = make_bundles(given, most=3, device=torch.device("cpu"))
     for bundle in bundles:
         states = torch.randn(bundle.stop - bundle.start, 2, 3, 4)
         for layout in filter(None, (bundle.by_row, bundle.by_prompt)):
+            assert layout.spread(states).shape == (layout.rows, 2, layout.width * 3, 4)
             assert torch.equal(layout.gather(layout.spread(states), 3), states)
-            padded = layout.spread(states[..., :1], torch.inf)
-            assert torch.isinf(padded).sum() == (layout.rows * layout.width - len(states)) * 6

@@ -8,8 +8,9 @@ torch = pytest.importorskip("torch", reason="needs the train extra")
 from bipace.core.advantages import advantages
 from bipace.core.calibrate import calibrate
 from bipace.core.estimators import recipe
+from bipace.core.features import FeaturesElsewhere
 from bipace.core.rows import build_batch
-from bipace.policies.device_features import DeviceFeatures
+from bipace.policies.device_features import DeviceFeatures, as_features
 
 GROUPS, GROUP, LENGTH, WIDTH = 3, 4, 5, 64
 N = GROUPS * GROUP * LENGTH
@@ -56,6 +57,13 @@ def test_only_the_groups_inner_products_leave_the_device(name, crossed):
     square = GROUP * LENGTH
     assert crossed.count((square, square)) >= GROUPS
     assert all(len(shape) == 1 or shape == (square, square) for shape in crossed)
+
+
+def test_only_features_outside_the_hosts_memory_stay_where_they_are():
+    assert isinstance(as_features(torch.zeros(2, 3)), np.ndarray)
+    there = as_features(torch.zeros(2, 3, device="meta"))
+    assert isinstance(there, FeaturesElsewhere)
+    assert there.shape == (2, 3)
 
 
 def test_what_needs_the_vectors_themselves_brings_them_over(crossed):

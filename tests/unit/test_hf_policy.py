@@ -76,6 +76,24 @@ def test_greedy_turns_equal_generate_on_the_whole_prefix(actor):
             assert sequence[start:end].tolist() == greedy(actor, sequence[:start].tolist(), 7)
 
 
+def test_forwards_cut_small_change_nothing(actor, monkeypatch):
+    """Prompts read in pieces, and replies of a turn in several forwards."""
+    monkeypatch.setattr(decode, "PREFILL_CHUNK", 7)
+    monkeypatch.setattr(decode, "PREFILL_TOKENS", 10)
+    forwards, real = [], decode.DecodeSession._forward
+
+    def forward(session, rows, chunks, *arguments, **options):
+        forwards.append([len(chunk) for chunk in chunks])
+        return real(session, rows, chunks, *arguments, **options)
+
+    monkeypatch.setattr(decode.DecodeSession, "_forward", forward)
+    sequences, spans, _ = rollout(actor, temperature=0.0, copies=1)
+    assert max(map(sum, forwards)) <= 10
+    for sequence, of_row in zip(sequences, spans, strict=True):
+        for start, end in of_row:
+            assert sequence[start:end].tolist() == greedy(actor, sequence[:start].tolist(), 7)
+
+
 def test_sampled_logprobs_equal_scores(actor):
     sequences, spans, logprobs = rollout(actor)
     with torch.no_grad():

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Features", "FeaturesElsewhere", "on_host"]
+__all__ = ["Features", "FeaturesElsewhere", "finite_rows", "on_host"]
 
 
 @runtime_checkable
@@ -41,6 +41,13 @@ class FeaturesElsewhere(Protocol):
 
 
 Features = NDArray[np.float32] | FeaturesElsewhere
+
+
+def finite_rows(features: Features) -> NDArray[np.bool_]:
+    """[N] True where all of a vector is finite."""
+    if isinstance(features, FeaturesElsewhere):
+        return features.finite()
+    return np.asarray(np.isfinite(features).all(axis=-1))
 
 
 def on_host(features: Features) -> NDArray[np.float32]:

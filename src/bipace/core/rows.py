@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bipace.core.features import FeaturesElsewhere
+from bipace.core.features import FeaturesElsewhere, finite_rows
 from bipace.core.labels import label
 from bipace.core.steps import Bools, Floats, Ints, StepBatch
 
@@ -108,8 +108,7 @@ def build_batch(
     bad: dict[str, Bools] = {"aborted": _mask(aborted, n), "non-finite reward": ~np.isfinite(rewards)}
     vectors = features if features is None or isinstance(features, FeaturesElsewhere) else np.asarray(features)
     if vectors is not None:
-        elsewhere = isinstance(vectors, FeaturesElsewhere)
-        bad["non-finite features"] = ~(vectors.finite() if elsewhere else np.asarray(np.isfinite(vectors).all(axis=-1)))
+        bad["non-finite features"] = ~finite_rows(vectors)
     for reason, rows in bad.items():
         whole = np.isin(trajectory_label, trajectory_label[rows & keep]) & keep
         if strict and reason != "aborted" and whole.any():

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bipace.core.features import Features, FeaturesElsewhere
+from bipace.core.features import Features, FeaturesElsewhere, finite_rows, on_host
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -143,14 +143,13 @@ def _features(value: Any, n: int) -> Features:
     array = value if isinstance(value, FeaturesElsewhere) else np.asarray(value)
     if len(array.shape) != 2 or array.shape[0] != n:
         raise ValueError(f"features: shape {array.shape}, expected ({n}, D): one vector per row")
-    if isinstance(array, FeaturesElsewhere):
-        finite = array.finite()
-        if not finite.all():
-            _require_finite("features", array[np.flatnonzero(~finite)[:1]].to_numpy(), int(np.argmin(finite)))
-        return array
-    if not np.issubdtype(array.dtype, np.floating):
+    if isinstance(array, np.ndarray) and not np.issubdtype(array.dtype, np.floating):
         raise ValueError(f"features: dtype {array.dtype}, expected floating point")
-    _require_finite("features", array)
+    broken = np.flatnonzero(~finite_rows(array))[:1]
+    if len(broken):
+        _require_finite("features", on_host(array[broken]), int(broken[0]))
+    if isinstance(array, FeaturesElsewhere):
+        return array
     # A read-only float32 view costs nothing; the caller's own array stays writable to the caller.
     found = np.asarray(array, np.float32)[:]
     found.setflags(write=False)

@@ -8,8 +8,7 @@ layer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from bipace.policies.layout import Layout, lay_out
 
-__all__ = ["Bundle", "Rows", "make_bundles"]
+__all__ = ["Bundle", "Chunks", "Rows", "make_bundles"]
 
 
 Rows = torch.Tensor | slice
@@ -78,73 +77,67 @@ class Bundle:
         return self._biases["joint"]
 
 
-def make_bundles(
-    rows: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    held: NDArray[np.int64],
-    prompts: NDArray[np.int64],
-    prompt_lengths: NDArray[np.int64],
-    *,
-    most: int,
-    device: torch.device,
-) -> tuple[NDArray[np.int64], list[Bundle]]:
-    """Bundles of a forward, and the order in which it takes its rows.
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """What the b rows of a forward get.
 
-    Args:
-        rows: [b] rows of the slab that get a chunk.
+    Attributes:
+        rows: [b] rows of the slab.
         counts: [b] tokens of the chunks, at least one each.
         held: [b] slots filled before.
         prompts: [b] prompt that each row continues; while prompts are computed, the row itself.
         prompt_lengths: [b] tokens of that prompt in the other slab; 0 where there is nothing to look at.
+    """
+
+    rows: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    held: NDArray[np.int64]
+    prompts: NDArray[np.int64]
+    prompt_lengths: NDArray[np.int64]
+
+    def take(self, which: NDArray[np.int64]) -> Chunks:
+        """Some of them, in that order."""
+        return Chunks(*(getattr(self, f.name)[which] for f in fields(self)))
+
+
+def make_bundles(chunks: Chunks, *, most: int, device: torch.device) -> tuple[NDArray[np.int64], list[Bundle]]:
+    """Bundles of a forward, and the order in which it takes its rows.
+
+    Args:
+        chunks: the b rows.
         most: bundles at most (one more where some prompts have length 0 and some not).
         device: where the tables go.
 
     Returns:
-        [b] positions in `rows` such that the flat list of tokens is bundle by bundle, prompt by prompt, row by row; and
-        the bundles.
+        [b] positions in `chunks` such that the flat list of tokens is bundle by bundle, prompt by prompt, row by row;
+        and the bundles.
     """
+    distinct, whose = np.unique(chunks.prompts, return_inverse=True)
+    bare = np.zeros(len(distinct), np.bool_)
+    bare[whose] = chunks.prompt_lengths == 0
     # Where there is no prompt to look at, rows that hold much stand together.
-    extent = np.where(prompt_lengths > 0, prompt_lengths, held + counts)
-    longest: dict[int, tuple[bool, int]] = {}
-    members: dict[int, list[int]] = {}
-    for i, prompt in enumerate(prompts.tolist()):
-        key = bool(prompt_lengths[i] > 0), int(extent[i])
-        longest[prompt] = max(longest.get(prompt, key), key)
-        members.setdefault(prompt, []).append(i)
-    sorted_prompts = sorted(members, key=lambda prompt: (longest[prompt], prompt))
-    bare = sum(not longest[prompt][0] for prompt in sorted_prompts)
-    size = -(-len(sorted_prompts) // most)
+    extent = np.zeros(len(distinct), np.int64)
+    np.maximum.at(extent, whose, np.where(bare[whose], chunks.held + chunks.counts, chunks.prompt_lengths))
+    place = np.lexsort((extent, ~bare)).argsort()
+    order = place[whose].argsort(kind="stable")
+    members = np.bincount(place[whose])
+    begins = np.concatenate([[0], members.cumsum()])
+    size = -(-len(distinct) // most)
     # A prompt without tokens has nothing to attend to, so it shares no bundle with one that has.
-    cuts = [*range(0, bare, size), *range(bare, len(sorted_prompts), size), len(sorted_prompts)]
-    order: list[int] = []
+    cuts = [*range(0, int(bare.sum()), size), *range(int(bare.sum()), len(distinct), size), len(distinct)]
     made: list[Bundle] = []
-    position = 0
     for first, behind in pairwise(cuts):
-        families = [members[prompt] for prompt in sorted_prompts[first:behind]]
-        chosen = np.array([i for family in families for i in family])
-        order += chosen.tolist()
-        bundle = _bundle(families, chosen, rows, counts, held, prompts, prompt_lengths, position, device)
-        made.append(bundle)
-        position = bundle.stop
-    return np.array(order, dtype=np.int64), made
+        part = chunks.take(order[begins[first] : begins[behind]])
+        made.append(_bundle(part, members[first:behind], made[-1].stop if made else 0, device))
+    return order, made
 
 
-def _bundle(
-    families: Sequence[Sequence[int]],
-    chosen: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    held: NDArray[np.int64],
-    prompts: NDArray[np.int64],
-    prompt_lengths: NDArray[np.int64],
-    start: int,
-    device: torch.device,
-) -> Bundle:
-    widths = counts[chosen]
-    end = int((held[chosen] + widths).max())
-    slots = held[chosen][:, None] + np.arange(int(widths.max()))
-    leaders = np.array([family[0] for family in families])
-    lengths = prompt_lengths[leaders]
+def _bundle(chunks: Chunks, members: NDArray[np.int64], start: int, device: torch.device) -> Bundle:
+    """Of prompts with so many members each, whose rows stand together; its tokens begin at `start`."""
+    end = int((chunks.held + chunks.counts).max())
+    slots = chunks.held[:, None] + np.arange(int(chunks.counts.max()))
+    leaders = members.cumsum() - members
+    lengths = chunks.prompt_lengths[leaders]
     prompt_end = int(lengths.max())
 
     def tensor(values: NDArray[np.generic]) -> torch.Tensor:
@@ -152,16 +145,16 @@ def _bundle(
 
     return Bundle(
         start=start,
-        stop=start + int(widths.sum()),
-        by_row=lay_out(widths.tolist(), device),
-        rows=_rows(rows[chosen], device),
+        stop=start + int(chunks.counts.sum()),
+        by_row=lay_out(chunks.counts.tolist(), device),
+        rows=_rows(chunks.rows, device),
         end=end,
         seen=tensor(np.arange(end) <= slots[:, :, None]),
-        by_prompt=lay_out([int(counts[family].sum()) for family in families], device) if prompt_end else None,
-        prompts=_rows(prompts[leaders], device),
+        by_prompt=lay_out(np.add.reduceat(chunks.counts, leaders).tolist(), device) if prompt_end else None,
+        prompts=_rows(chunks.prompts[leaders], device),
         prompt_end=prompt_end,
         prompt_seen=tensor(np.arange(prompt_end) < lengths[:, None]),
-        whose=tensor(np.repeat(np.arange(len(families)), [len(family) for family in families])),
+        whose=tensor(np.repeat(np.arange(len(members)), members)),
     )
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from bipace.policies.blocks import angles, has_plain_blocks, run_block
-from bipace.policies.bundles import Bundle, make_bundles
+from bipace.policies.bundles import Bundle, Chunks, make_bundles
 from bipace.policies.foreign import final_states
 from bipace.policies.singles import Singles, make_singles
 from bipace.policies.slab import Plan, Slabs, Window, attend, can_split
@@ -192,10 +192,12 @@ class DecodeSession:
         order: NDArray[np.int64] = np.arange(len(rows))
         plan: list[Bundle] | None = None
         if opening or counts.max() > 1:
+            whose = where if opening else where // self._copies
             order, plan = make_bundles(
-                where, counts, (held - base)[where], where if opening else where // self._copies, base[where],
-                most=BUNDLES if can_split(self.actor.device) else 1, device=self.actor.device,
-            )  # fmt: skip
+                Chunks(where, counts, (held - base)[where], whose, base[where]),
+                most=BUNDLES if can_split(self.actor.device) else 1,
+                device=self.actor.device,
+            )
         taken, widths = where[order], counts[order]
         stops = np.cumsum(widths)
         positions = np.arange(stops[-1]) + (held[taken] - stops + widths).repeat(widths)

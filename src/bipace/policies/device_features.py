@@ -6,7 +6,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["DeviceFeatures"]
+from bipace.core.features import Features
+
+__all__ = ["DeviceFeatures", "as_features"]
 
 
 class DeviceFeatures:
@@ -43,3 +45,9 @@ class DeviceFeatures:
     def to_numpy(self) -> NDArray[np.float32]:
         """All of it."""
         return self.tensor.cpu().numpy()
+
+
+def as_features(tensor: torch.Tensor) -> Features:
+    """[N, D] vectors for the core: an array where they are in the host's memory anyway, else left where they are."""
+    found = DeviceFeatures(tensor)
+    return found.to_numpy() if tensor.device.type == "cpu" else found

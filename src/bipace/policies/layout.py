@@ -28,17 +28,10 @@ class Layout:
     index: torch.Tensor | None
     cells: torch.Tensor | None
 
-    def spread(self, x: torch.Tensor, padding: float | None = None) -> torch.Tensor:
-        """States of tokens [T, heads, groups, d] as [rows, heads, width * groups, d].
-
-        Padding shows the first token, unless a number is given for it.
-        """
+    def spread(self, x: torch.Tensor) -> torch.Tensor:
+        """States of tokens [T, heads, groups, d] as [rows, heads, width * groups, d]; padding shows the first token."""
         _, heads, groups, size = x.shape
-        if self.index is not None and self.cells is not None:
-            if padding is None:
-                x = x.index_select(0, self.index)
-            else:
-                x = x.new_full((self.rows * self.width, *x.shape[1:]), padding).index_copy_(0, self.cells, x)
+        x = x if self.index is None else x.index_select(0, self.index)
         x = x.reshape(self.rows, self.width, heads, groups, size).transpose(1, 2)
         return x.reshape(self.rows, heads, self.width * groups, size)
 

@@ -42,9 +42,8 @@ def whole_curves(
             continue
         mean, std = mean_std([level for _, level in own.values()])
         pairs = [own[seed][1] - theirs[seed][1] for seed in own if seed in theirs and own[seed][0] == theirs[seed][0]]
-        compared = method != baseline and bool(pairs)
         found[method] = {"mean": mean, "std": std, "difference": None}
-        if compared:
+        if pairs and method != baseline:
             found[method]["difference"] = {
                 "mean": float(np.mean(pairs)),
                 "interval": stratified_interval(

@@ -14,7 +14,7 @@ import torch
 
 from bipace.core.features import Features
 from bipace.core.steps import Floats
-from bipace.policies.device_features import DeviceFeatures
+from bipace.policies.device_features import as_features
 from bipace.policies.hf import Actor, Scores, score
 from bipace.policies.packing import micro_batches
 from bipace.rollout.records import TokenSequence
@@ -82,10 +82,8 @@ def score_sequences(
                     features[k] = part
     if layer is None:
         return Scored(logprobs, None)
-    if not sequences:
-        return Scored(logprobs, np.zeros((0, actor.hidden_size), np.float32))
-    found = DeviceFeatures(torch.cat(features))
-    return Scored(logprobs, found.to_numpy() if actor.device.type == "cpu" else found)
+    nothing = np.zeros((0, actor.hidden_size), np.float32)
+    return Scored(logprobs, as_features(torch.cat(features)) if sequences else nothing)
 
 
 def engine_gap(sequences: Sequence[TokenSequence], scored: Scored) -> dict[str, float]:
