@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import oracle_parts
 import oracles
 from bipace.core import clustering, estimators, returns
-from bipace.core.actions import action_tag, first_n, tag_verb
+from bipace.core.actions import action_tag, executed, executed_key, first_n, first_word, tag_verb
 from bipace.core.advantages import advantages
 from strategies import EPS, EXACT_GAMMAS, step_tables, to_batch
 
@@ -118,13 +118,25 @@ def test_feature_clusters(rows, options, form):
     assert same_partition(labels, oracle_parts.by_features(rows, **options))
 
 
-fragments = st.sampled_from(["<action>", "</action>", "<ACTION>", " Go North ", "go", "\n", "<think>", "a", " "])
+fragments = st.sampled_from(
+    ["<action>", "</action>", "<ACTION>", " Go North ", "go", "\n", "<think>", "</think>", "<s_1>", "</S_1>", "a", " "]
+)
 
 
 @given(st.lists(fragments, max_size=8).map("".join))
 def test_text_action_keys(response):
     assert action_tag(response).key == oracle_parts.action_tag(response)
     assert tag_verb(response).key == oracle_parts.tag_verb(response)
+    assert first_word(response).key == oracle_parts.first_word(response)
+    assert executed(response).key == oracle_parts.executed(response)
+
+
+outcomes = st.tuples(st.sampled_from(["go", "GO ", "look", "", "refused"]), st.none() | st.just("go"), st.booleans())
+
+
+@given(outcomes, outcomes, st.sampled_from(["many", "one"]))
+def test_two_steps_share_the_executed_key_where_the_environment_did_the_same(a, b, refused):
+    assert (executed_key(*a, refused) == executed_key(*b, refused)) == oracle_parts.same_execution(a, b, refused)
 
 
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(0, 10))

@@ -35,7 +35,7 @@ class Options:
         w: weight of the step terms.
         mode: "mean_std_norm" or "mean_norm" for both terms; None: each recipe its own.
         eps: cosine radius of the recipes that cluster by features.
-        action_key: "action_tag" or "tag_verb".
+        action_key: "action_tag" or "first_word".
         model: local Hugging Face folder for hidden states; text vectors where None.
         layer: of the hidden states: index, negative from the end, or fraction of the depth.
         format: reader; None detects.

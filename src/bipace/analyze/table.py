@@ -54,8 +54,8 @@ def build_table(readings: Sequence[Reading], action_key: str = "action_tag", mer
     Raises:
         ValueError: an unknown action key; no trajectory with a reward is left.
     """
-    if action_key not in ("action_tag", "tag_verb"):
-        raise ValueError(f"action_key: unknown {action_key!r}, expected action_tag or tag_verb (files hold no tokens)")
+    if action_key not in ("action_tag", "first_word"):
+        raise ValueError(f"action_key: unknown {action_key!r}, expected action_tag or first_word")
     if merge is None:
         merge = len(readings) > 1 and all(len(reading.trajectories) == 1 for reading in readings)
     found = [(i, trajectory) for i, reading in enumerate(readings) for trajectory in reading.trajectories]

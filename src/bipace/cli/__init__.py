@@ -225,7 +225,7 @@ def analyze(
     mode: Annotated[
         str | None, typer.Option(help="mean_std_norm or mean_norm for both terms; default: each recipe its own")
     ] = None,
-    action_key: Annotated[str, typer.Option(help="action_tag or tag_verb")] = "action_tag",
+    action_key: Annotated[str, typer.Option(help="action_tag or first_word")] = "action_tag",
     merge: Annotated[bool | None, typer.Option("--merge/--apart", help="join equal task ids of several files")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="stop at the first place that cannot be read")] = False,
     page_steps: Annotated[int, typer.Option(help="steps in the page; larger inputs are sampled by group")] = 10_000,

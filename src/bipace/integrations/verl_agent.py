@@ -58,7 +58,7 @@ def compute_advantage(
         traj_index: [N] trajectory (traj_uid). Rows of a trajectory need no order.
         responses: [N] decoded texts, or for action_key="first_n" token ids [N, L].
         hidden_states: [N, D] at the last prompt token; the feature recipes need them.
-        action_key: action_tag, tag_verb or first_n.
+        action_key: a key of `bipace.core.actions.ACTION_KEYS`.
         padding: [N] True on rows copied to fill the batch: they get 0 and enter no statistic.
         estimator: a recipe's name, module:function or file.py:function.
         credit: options of the recipe (eps, w, mode, fallback, convention, ...).
