@@ -14,7 +14,7 @@ from typing import Any
 
 from bipace.core.actions import ACTION_KEYS
 from bipace.envs.base import Environment, Suite, Turn
-from bipace.integrations.verl.settings import Settings
+from bipace.integrations.common.settings import Settings
 from bipace.rollout.prompts import Chat, parse_response, window_message
 
 __all__ = ["Call", "Limits", "StepRow", "play"]
