@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from bipace.core.advantages import advantages
-from bipace.core.estimators import needs_features, recipe
+from bipace.core.estimators import recipe
 from bipace.core.rows import DroppedRowsWarning, build_batch
 from bipace.integrations.common.rows import EngineStep
 from glossary import unexplained
@@ -75,7 +75,7 @@ def expected(steps, features, estimator, options, penalty=PENALTY):
     batch = build_batch(
         task=[s.group for s in rows], trajectory=[s.trajectory for s in rows], t=[s.t for s in rows],
         reward=[s.reward for s in rows], observation=[s.observation for s in rows], action=[s.action for s in rows],
-        features=features[kept] if needs_features(made) else None, penalty=[penalty * (not s.parsed) for s in rows],
+        features=features[kept] if "features" in made.needs else None, penalty=[penalty * (not s.parsed) for s in rows],
     ).batch  # fmt: skip
     values = np.zeros(len(steps))
     values[kept] = advantages(batch, made).values

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 
 from adapters.conformance import Conformance, episodes
-from bipace.core.estimators import needs_features, recipe
+from bipace.core.estimators import recipe
 from bipace.core.rows import DroppedRowsWarning
 from bipace.integrations.common.estimator import Estimator
 from bipace.integrations.common.rows import UndeclaredPaddingWarning
@@ -39,7 +39,7 @@ class TestVerlRows(Conformance):
     def credit(self, steps, features, *, estimator, options, rows_per_rollout=1):
         made = recipe(estimator, **options)
         credit = Estimator(made, invalid_action_penalty=self.penalty)(
-            engine_steps(*verl_rows(steps)), features=features if needs_features(made) else None
+            engine_steps(*verl_rows(steps)), features=features if "features" in made.needs else None
         )
         return credit.values, credit.metrics
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Environment", "Suite", "Turn", "UnknownTask"]
+__all__ = ["Environment", "Suite", "Turn", "UnknownTask", "executed_command"]
 
 
 class UnknownTask(ValueError):
@@ -30,6 +30,11 @@ class Turn:
         valid: False when the command could not be understood or applied; the state is then unchanged.
         admissible: the commands that apply in this state, in a documented order; empty where the environment
             offers no list.
+        executed: the command that the environment executed to get here, in canonical form: two texts with which it
+            does the same have the same. None at reset and where the action was refused. An environment that does not
+            say leaves it None beside valid=True; the action's own text, stripped, then counts as executed.
+        unlisted: True where commands that `admissible` does not list apply too, such as WebShop's search, which works
+            on every page; otherwise an executed command has to be a listed one.
     """
 
     observation: str
@@ -38,6 +43,36 @@ class Turn:
     won: bool = False
     valid: bool = True
     admissible: tuple[str, ...] = ()
+    executed: str | None = None
+    unlisted: bool = False
+
+
+def executed_command(action: str, offered: Turn, answer: Turn) -> str | None:
+    """The command an environment executed: what it says, else the action's own text; None where it refused.
+
+    Args:
+        action: what was sent to it.
+        offered: the turn before the action.
+        answer: the turn that the action led to.
+
+    Raises:
+        ValueError: the environment contradicts itself: it says that it executed something and that the action was
+            not valid, or it says that it executed a command that it had not offered.
+    """
+    if not answer.valid:
+        if answer.executed is not None:
+            raise ValueError(
+                f"Turn.executed: {answer.executed!r} beside valid=False; a refused action has executed=None"
+            )
+        return None
+    if answer.executed is None:
+        return action.strip()
+    if offered.admissible and not offered.unlisted and answer.executed not in offered.admissible:
+        raise ValueError(
+            f"Turn.executed: {answer.executed!r} is none of the {len(offered.admissible)} admissible commands offered "
+            "before it; give it as it stands in Turn.admissible, or set Turn.unlisted where others apply too"
+        )
+    return answer.executed
 
 
 @runtime_checkable

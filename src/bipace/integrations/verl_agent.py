@@ -64,7 +64,7 @@ def compute_advantage(
         traj_index: [N] trajectory (traj_uid).
         responses: [N] decoded texts, or for action_key="first_n" token ids [N, L].
         hidden_states: [N, D] at the last prompt token; the feature recipes need them.
-        action_key: action_tag, tag_verb or first_n.
+        action_key: a key of `bipace.core.actions.ACTION_KEYS`.
         padding: [N] True on rows copied to fill the batch: they get 0 and enter no statistic.
         step_index: [N] index of each step in its trajectory, from 0. With it rows may come in any order, and a row
             copied by `adjust_batch` is found. Without it the rows of a trajectory must lie side by side in the order
@@ -72,7 +72,7 @@ def compute_advantage(
         rewards: [N] what the environment paid at each step (verl-agent's `rewards`), for a recipe with a return of its
             own.
         estimator: a recipe's name, module:function or file.py:function.
-        credit: options of the recipe (eps, w, mode, fallback, habits, ...).
+        credit: options of the recipe (eps, w, mode, fallback, convention, ...).
 
     Returns:
         (advantages, returns), both [N, L], as verl-agent's own function returns them; float32 where the token rewards

@@ -87,7 +87,8 @@ class AlfworldEnvironment:
         feedback = self._game.step(self._state, action)
         won = self._state.won
         observation = NOTHING_HAPPENS if feedback is None else feedback
-        return Turn(observation, float(won), won, won, feedback is not None, self._state.admissible)
+        executed = None if feedback is None else action.strip()
+        return Turn(observation, float(won), won, won, feedback is not None, self._state.admissible, executed)
 
     def copy(self) -> Environment:
         """An independent environment in the same state; microseconds."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from bipace.core.advantages import Recipe
-from bipace.core.estimators import has_step_term
 
 __all__ = ["check_group_size", "check_version", "select"]
 
@@ -41,7 +40,7 @@ def check_group_size(recipe: Recipe, size: int, key: str) -> None:
         size: trajectories of a prompt group.
         key: the engine's own key for it.
     """
-    if size == 1 and has_step_term(recipe):
+    if size == 1 and recipe.compares_steps:
         raise ValueError(
             f"{key}: 1 with the step-level recipe {recipe.name!r}: in a group of one trajectory a step has no peers "
             f"and every advantage would be 0; use {key}=8"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bipace.core.features import FeaturesElsewhere
 from bipace.core.labels import canonical
 from bipace.core.rows import Rows, build_batch
-from bipace.core.steps import Bools, Floats, Ints
+from bipace.core.steps import Bools, Floats
 
 __all__ = ["EngineStep", "UndeclaredPaddingWarning", "to_table"]
 
@@ -95,73 +95,62 @@ def to_table(
     for name, column in {"features": features, "added": added, "to_go": to_go, "whole": whole}.items():
         if column is not None and len(column) != len(steps):
             raise ValueError(f"{name}: {len(column)} entries, expected {len(steps)}, one per row")
-    # Clusters are built greedily in the order of trajectory labels, and labels are given by first appearance: without
-    # this sort an engine's order of rows would change who is compared with whom.
-    order = np.array(sorted(range(len(steps)), key=lambda i: _place(i, steps[i])), np.int64)
-    ordered = [steps[i] for i in order.tolist()]
-    padding = _padding(ordered, order)
-    missing = _incomplete(ordered, padding)
-    extra = np.zeros(len(steps)) if added is None else np.asarray(added, np.float64)[order]
-    given = {name: _given(column, order) for name, column in {"to_go": to_go, "whole": whole}.items()}
+    _check_indices(steps)
+    padding = _padding(steps)
+    missing = _incomplete(steps, padding)
+    extra = np.zeros(len(steps)) if added is None else np.asarray(added, np.float64)
+    given = {"to_go": to_go, "whole": whole}
     unknown = np.zeros(len(steps), np.bool_)
     for column in given.values():
         unknown |= False if column is None else ~np.isfinite(column)
+    # The core numbers groups and trajectories by their names, so the order of the rows says nothing.
     rows = build_batch(
-        task=[s.group for s in ordered],
-        trajectory=[s.trajectory for s in ordered],
-        t=[s.t for s in ordered],
-        reward=[_reward(s, float(e), bool(u)) for s, e, u in zip(ordered, extra, unknown, strict=True)],
-        observation=[s.observation for s in ordered],
-        action=[s.action for s in ordered],
-        terminated=[s.terminated for s in ordered],
-        truncated=[s.truncated for s in ordered],
-        features=None if features is None else features[order],
-        penalty=[invalid_action_penalty * (not s.parsed) for s in ordered],
+        task=[s.group for s in steps],
+        trajectory=[s.trajectory for s in steps],
+        t=[s.t for s in steps],
+        reward=[_reward(s, float(e), bool(u)) for s, e, u in zip(steps, extra, unknown, strict=True)],
+        observation=[s.observation for s in steps],
+        action=[s.action for s in steps],
+        terminated=[s.terminated for s in steps],
+        truncated=[s.truncated for s in steps],
+        features=features,
+        penalty=[invalid_action_penalty * (not s.parsed) for s in steps],
         padding=padding.tolist(),
-        aborted=[s.aborted or bool(m) for s, m in zip(ordered, missing, strict=True)],
+        aborted=[s.aborted or bool(m) for s, m in zip(steps, missing, strict=True)],
     )
-    batch = replace(rows.batch, **{k: None if v is None else v[rows.kept] for k, v in given.items()})
+    batch = replace(rows.batch, **{k: None if v is None else np.asarray(v)[rows.kept] for k, v in given.items()})
     counts = {
         "event/padding_rows": float(padding.sum()),
         "event/missing_rows": float(missing.sum()),
-        "event/aborted_rows": float(sum(s.aborted and not p for s, p in zip(ordered, padding, strict=True))),
+        "event/aborted_rows": float(sum(s.aborted and not p for s, p in zip(steps, padding, strict=True))),
         "event/non_finite_rows": float(sum(n for reason, n in rows.dropped.items() if reason.startswith("non-finite"))),
     }
-    return replace(rows, batch=batch, kept=order[rows.kept]), counts
+    return replace(rows, batch=batch), counts
 
 
-def _place(row: int, step: EngineStep) -> tuple[Any, ...]:
-    t = step.t
-    if isinstance(t, bool) or not isinstance(t, (int, np.integer)) or t < 0:
-        raise ValueError(f"t: {t!r} at row {row}, expected a whole number from 0, the step's index in its trajectory")
-    return _rank(step.group), _rank(step.trajectory), t, step.padding
+def _check_indices(steps: Sequence[EngineStep]) -> None:
+    for row, step in enumerate(steps):
+        t = step.t
+        if isinstance(t, bool) or not isinstance(t, (int, np.integer)) or t < 0:
+            raise ValueError(
+                f"t: {t!r} at row {row}, expected a whole number from 0, the step's index in its trajectory"
+            )
 
 
-def _rank(value: Any) -> tuple[Any, ...]:
-    """A sort key for any name: numbers by value, then text, then tuples, then the rest by what it prints as."""
-    if isinstance(value, (int, float, np.integer, np.floating)):
-        return 0, float(value), type(value).__name__
-    if isinstance(value, str):
-        return 1, value
-    if isinstance(value, tuple):
-        return 2, tuple(_rank(part) for part in value)
-    return 3, repr(canonical(value))
-
-
-def _padding(ordered: Sequence[EngineStep], order: Ints) -> Bools:
+def _padding(steps: Sequence[EngineStep]) -> Bools:
     """[N] rows that fill the batch, marked or found to be a copy of the row with the same name."""
-    padding = np.array([s.padding for s in ordered], np.bool_)
+    padding = np.array([s.padding for s in steps], np.bool_)
     first: dict[tuple[Any, ...], int] = {}
     found = 0
-    for i, step in enumerate(ordered):
+    for i, step in enumerate(steps):
         if padding[i]:
             continue
         before = first.setdefault((canonical(step.group), canonical(step.trajectory), int(step.t)), i)
         if before == i:
             continue
-        if _content(step) != _content(ordered[before]):
+        if _content(step) != _content(steps[before]):
             raise ValueError(
-                f"t: rows {order[before]} and {order[i]} are both step {step.t} of trajectory {step.trajectory!r} in "
+                f"t: rows {before} and {i} are both step {step.t} of trajectory {step.trajectory!r} in "
                 f"group {step.group!r} and differ; every model call needs a name of its own"
             )
         padding[i], found = True, found + 1
@@ -179,22 +168,18 @@ def _content(step: EngineStep) -> object:
     return canonical((step.observation, step.action, step.reward, step.parsed, step.aborted))
 
 
-def _incomplete(ordered: Sequence[EngineStep], padding: Bools) -> Bools:
+def _incomplete(steps: Sequence[EngineStep], padding: Bools) -> Bools:
     """[N] True on the rows of a trajectory that lacks some of its rows."""
     found: dict[tuple[Any, Any], list[int]] = defaultdict(list)
-    for i, step in enumerate(ordered):
+    for i, step in enumerate(steps):
         if not padding[i]:
             found[canonical(step.group), canonical(step.trajectory)].append(i)
-    missing = np.zeros(len(ordered), np.bool_)
+    missing = np.zeros(len(steps), np.bool_)
     for rows in found.values():
-        seen = {int(ordered[i].t) for i in rows}
-        lengths = {n for i in rows if (n := ordered[i].steps) is not None} or {max(seen) + 1}
+        seen = {int(steps[i].t) for i in rows}
+        lengths = {n for i in rows if (n := steps[i].steps) is not None} or {max(seen) + 1}
         missing[rows] = len(lengths) > 1 or seen != set(range(lengths.pop()))
     return missing
-
-
-def _given(column: Floats | None, order: Ints) -> Floats | None:
-    return None if column is None else np.asarray(column, np.float64)[order]
 
 
 def _reward(step: EngineStep, extra: float, unknown: bool) -> float | None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from bipace.core.actions import ACTION_KEYS
 from bipace.core.advantages import Recipe
-from bipace.core.estimators import needs_features, recipe
+from bipace.core.estimators import recipe
 
 __all__ = [
     "CreditSettings",
@@ -53,6 +53,8 @@ class PromptSettings(_Section):
     tagged: bool = Field(default=False, description="answers use <think> and <action> tags")
     instructions: bool = Field(default=False, description="put the suite's rules at the head of the prompt")
     history_length: int = Field(default=2, ge=0, description="past (observation, action) pairs in window style")
+    lowercase: bool = Field(default=False, description="lower-case an action before the environment sees it")
+    strict: bool = Field(default=False, description="the form of a response includes its thought (verl-agent's)")
 
 
 class FeatureSettings(_Section):
@@ -65,7 +67,10 @@ class FeatureSettings(_Section):
         default=1, ge=0, description='steps between choices of credit.eps="auto"; 0: once, in the first'
     )
     action_key: str = Field(
-        default="action_tag", description="when two actions count as equal: " + ", ".join(ACTION_KEYS)
+        default="executed", description="when two actions count as equal: " + ", ".join(ACTION_KEYS)
+    )
+    refused_actions: Literal["many", "one"] = Field(
+        default="many", description="under executed: refused actions are told apart by their text, or are all one"
     )
 
     @field_validator("layer")
@@ -106,7 +111,7 @@ class CreditSettings(_Section):
     @property
     def captures(self) -> bool:
         """True where the recipe compares hidden states, so that the engine must capture them."""
-        return needs_features(self.recipe())
+        return "features" in self.recipe().needs
 
 
 class Settings(CreditSettings):
