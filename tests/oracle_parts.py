@@ -5,6 +5,7 @@ Nothing here imports bipace or numpy; `oracles.py` says what a row is.
 
 from __future__ import annotations
 
+import binascii
 import difflib
 import math
 from fractions import Fraction
@@ -222,3 +223,17 @@ def by_features(rows, eps=0.1, centroid="mean"):
         for i, number in zip(group, found, strict=True):
             labels[i] = (task, number)
     return labels
+
+
+def ngram_vector(text, n=3, width=1024):
+    """Counts of character n-grams by CRC-32; lower case, blanks as one; a short text is one n-gram."""
+    plain = " ".join(text.lower().split())
+    grams = [plain[i : i + n] for i in range(len(plain) - n + 1)] or ([plain] if plain else [])
+    vector = [0.0] * width
+    for gram in grams:
+        vector[binascii.crc32(gram.encode()) % width] += 1.0
+    return vector
+
+
+def by_ngrams(rows, eps=0.1, n=3, centroid="mean"):
+    return by_features([{**row, "feature": ngram_vector(row["observation"], n)} for row in rows], eps, centroid)

@@ -45,7 +45,7 @@ def called(columns, features, batch, **more):
     ("name", "options"),
     [
         ("bipace", {"eps": 0.8}), ("bigpo", {"eps": 0.8, "mode": "mean_norm"}), ("gigpo", {}), ("hgpo", {}),
-        ("grpo", {}), ("diff_peer", {"eps": 0.8}), ("gigpo", {"habits": "verl_agent"}),
+        ("grpo", {}), ("diff_peer", {"eps": 0.8}), ("gigpo", {"convention": "verl_agent"}),
     ],
 )  # fmt: skip
 def test_values_are_the_cores_on_every_response_token_and_zero_elsewhere(name, options):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bipace.analyze.records import LoggedStep, LoggedTrajectory, Reading
 from bipace.core.actions import ACTION_KEYS
-from bipace.core.rows import DroppedRowsWarning, build_batch
+from bipace.core.rows import DroppedRowsWarning, LoneGroupsWarning, build_batch
 from bipace.core.steps import Floats, Ints, StepBatch
 
 __all__ = ["Table", "build_table", "with_features"]
@@ -101,6 +101,8 @@ def _batch(task: list[int], lengths: list[int], steps: list[LoggedStep], action_
     with warnings.catch_warnings():
         # Unusable trajectories have been taken out and named already.
         warnings.simplefilter("error", DroppedRowsWarning)
+        # Groups of one are a finding of the first rank on the page; a warning would say it twice.
+        warnings.simplefilter("ignore", LoneGroupsWarning)
         rows = build_batch(
             task=np.repeat(task, lengths).tolist(),
             trajectory=trajectory.tolist(),

@@ -224,7 +224,9 @@ def analyze(
     layer: Annotated[str, typer.Option(help="its layer: index, -1 from the end, or fraction of the depth")] = "0.75",
     eps: Annotated[float, typer.Option(help="cosine radius of a cluster")] = 0.1,
     gamma: Annotated[float, typer.Option(help="discount of the return-to-go")] = 0.95,
-    mode: Annotated[str, typer.Option(help="mean_std_norm or mean_norm")] = "mean_std_norm",
+    mode: Annotated[
+        str | None, typer.Option(help="mean_std_norm or mean_norm for both terms; default: each recipe its own")
+    ] = None,
     action_key: Annotated[str, typer.Option(help="action_tag or first_word")] = "action_tag",
     merge: Annotated[bool | None, typer.Option("--merge/--apart", help="join equal task ids of several files")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="stop at the first place that cannot be read")] = False,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from bipace.core import segments
 from bipace.core.steps import Floats, StepBatch
 
-__all__ = ["less_penalty", "return_to_go", "trajectory_return"]
+__all__ = ["LessPenalty", "Return", "ReturnToGo", "return_to_go", "trajectory_return"]
+
+Return = Callable[[StepBatch], Floats]
 
 
 def trajectory_return(batch: StepBatch) -> Floats:
@@ -48,7 +52,26 @@ def return_to_go(batch: StepBatch, gamma: float = 0.95) -> Floats:
     return returns
 
 
-def less_penalty(batch: StepBatch, returns: Callable[[StepBatch], Floats]) -> Floats:
+@dataclass(frozen=True)
+class ReturnToGo:
+    """`return_to_go` with its discount, as terms hold it."""
+
+    gamma: float = 0.95
+    name: ClassVar[str] = "return_to_go"
+
+    def __call__(self, batch: StepBatch) -> Floats:
+        """[N] float64 in units of reward."""
+        return return_to_go(batch, self.gamma)
+
+
+@dataclass(frozen=True)
+class LessPenalty:
     """A return less the row's own penalty, taken after discounting (verl-agent's invalid-action penalty)."""
-    values = returns(batch)
-    return values if batch.penalty is None else values - batch.penalty
+
+    returns: Return
+    name: ClassVar[str] = "less_penalty"
+
+    def __call__(self, batch: StepBatch) -> Floats:
+        """[N] float64 in units of reward."""
+        values = self.returns(batch)
+        return values if batch.penalty is None else values - batch.penalty

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bipace.core.actions import ACTION_KEYS
 from bipace.core.advantages import Recipe, Term, advantages
 from bipace.core.estimators import recipe
-from bipace.core.returns import return_to_go, trajectory_return
+from bipace.core.returns import LessPenalty, ReturnToGo, return_to_go, trajectory_return
 from bipace.core.rows import build_batch
 from bipace.core.steps import Floats, StepBatch
 
@@ -61,7 +61,7 @@ def compute_advantage(
         action_key: a key of `bipace.core.actions.ACTION_KEYS`.
         padding: [N] True on rows copied to fill the batch: they get 0 and enter no statistic.
         estimator: a recipe's name, module:function or file.py:function.
-        credit: options of the recipe (eps, w, mode, fallback, habits, ...).
+        credit: options of the recipe (eps, w, mode, fallback, convention, ...).
 
     Returns:
         (advantages, returns), both [N, L], as verl-agent's own function returns them.
@@ -143,6 +143,5 @@ def _with_returns(own: Recipe, to_go: Floats, score: Floats, batch: StepBatch) -
 
 def _reads(returns: Any, kind: Any) -> bool:
     """True where a return is `kind`, plain or inside a partial."""
-    if isinstance(returns, partial):
-        return returns.func is kind or any(_reads(v, kind) for v in returns.keywords.values() if callable(v))
-    return returns is kind
+    inner = returns.returns if isinstance(returns, LessPenalty) else returns
+    return inner is kind or (kind is return_to_go and isinstance(inner, ReturnToGo))

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bipace.core.estimators import has_step_term
 from bipace.integrations.verl.settings import Settings, read_settings
 
 __all__ = ["STRATEGIES", "TRAINER", "check_config", "check_version", "select"]
@@ -49,7 +48,7 @@ def check_config(config: Mapping[str, Any]) -> Settings:
     if settings.captures:
         _check_capture(config)
     n = select(config, "actor_rollout_ref.rollout.n", 1)
-    if n == 1 and has_step_term(settings.recipe()):
+    if n == 1 and settings.recipe().compares_steps:
         raise ValueError(
             f"actor_rollout_ref.rollout.n: 1 with the step-level recipe {settings.estimator!r}: in a group of one "
             "trajectory a step has no peers and every advantage would be 0; use actor_rollout_ref.rollout.n=8"

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from bipace.core.actions import ACTION_KEYS
 from bipace.core.advantages import Recipe
-from bipace.core.estimators import RECIPES, needs_features, recipe
+from bipace.core.estimators import RECIPES, recipe
 
 __all__ = ["ESTIMATORS", "EnvSettings", "FeatureSettings", "PromptSettings", "Settings", "read_settings"]
 
@@ -88,7 +88,7 @@ class Settings:
     @property
     def captures(self) -> bool:
         """True where the recipe compares hidden states, so that the engine must capture them."""
-        return needs_features(self.recipe())
+        return "features" in self.recipe().needs
 
 
 def read_settings(section: Mapping[str, Any] | None, adv_estimator: str) -> Settings:
