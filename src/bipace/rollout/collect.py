@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bipace.envs.base import Environment, Suite, Turn, executed_command
+from bipace.envs.base import Environment, Suite, Turn, executed_command, offers_of
 from bipace.rollout.prompts import Chat, PromptStyle, parse_response, window_message
 from bipace.rollout.records import Step, TokenSequence, Trajectory
 
@@ -271,7 +271,8 @@ class Collector:
         steps = episode.record.steps
         history = [(s.observation, s.action) for s in steps[len(steps) - min(self.history_length, len(steps)) :]]
         rules = self.suite.instructions if self.instructions else ""
-        return window_message(rules, episode.task_text, history, len(steps), episode.turn, self.tagged)
+        task = offers_of(self.suite).task_text(episode.task_text)
+        return window_message(rules, task, history, len(steps), episode.turn, self.tagged)
 
     def _advance(self, actor: Decoder, episode: _Episode, response: Any) -> None:
         """Send one response to the environment and record what came of it."""
