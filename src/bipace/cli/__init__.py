@@ -21,7 +21,7 @@ from bipace.cli.models import models_app
 __all__ = ["app", "main"]
 
 # typer brings its own copy of click or uses the installed one, by its version; its errors are one family either way.
-USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+USAGE_ERRORS: Any = (typer.BadParameter.__mro__[1],)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -75,12 +75,11 @@ def main() -> None:
         status = fail(KeyboardInterrupt())
     except KeyboardInterrupt as error:
         status = fail(error)
+    except USAGE_ERRORS as error:
+        error.show()
+        status = WRONG_INPUT
     except Exception as error:
-        if isinstance(error, USAGE_ERROR):
-            error.show()
-            status = WRONG_INPUT
-        else:
-            status = fail(error)
+        status = fail(error)
     _leave(status if isinstance(status, int) else 0)
 
 

@@ -24,28 +24,28 @@ def play(
     hint: Annotated[bool, typer.Option(help="print the expert's plan first")] = False,
 ) -> None:
     """Play an episode by hand, in the terminal or in a browser."""
+    from bipace.envs.base import offers_of
     from bipace.envs.registry import get_suite
     from bipace.envs.terminal import play_in_terminal
     from bipace.rollout.panel import panel_tasks
 
     family = get_suite(suite)
     if web:
-        from bipace.envs.webshop import WebShopSuite
-        from bipace.envs.webshop.web import serve
-
-        if not isinstance(family, WebShopSuite):
-            raise ValueError(f"--web: {suite} has no pages; only webshop does")
-        serve(family, port)
+        pages = offers_of(family).pages
+        if pages is None:
+            raise ValueError(f"--web: {suite} has no pages to play in a browser; play it without --web")
+        pages(port)
         return
     play_in_terminal(family, task or panel_tasks(family, split or next(iter(family.splits)))[0], hint=hint)
 
 
 def envs() -> None:
     """List the environments, their splits, and how to get the official games and data."""
-    from bipace.envs.alfworld import HOW_TO_GET_GAMES
+    from bipace.envs.base import offers_of
     from bipace.envs.registry import SUITES, get_suite
 
     rows: list[tuple[str, str, str, str]] = []
+    absent: list[str] = []
     for name in SUITES:
         try:
             suite = get_suite(name)
@@ -53,9 +53,11 @@ def envs() -> None:
             rows.append((name, "", f"not installed: {error}", ""))
             continue
         splits = ", ".join(f"{split} ({len(tasks)})" for split, tasks in suite.splits.items())
-        rows.append((name, str(suite.max_steps), splits, getattr(suite, "data_label", "")))
+        rows.append((name, str(suite.max_steps), splits, offers_of(suite).data_label))
+        absent += [f"{name}: {more.removeprefix('; ')}"] if (more := offers_of(suite).absent) else []
     show_table(("suite", "horizon", "splits and panels (tasks)", "data"), rows)
-    print(HOW_TO_GET_GAMES)
+    for line in absent:
+        print(line)
 
 
 def recipes(as_json: Annotated[bool, typer.Option("--json", help="every recipe with its terms")] = False) -> None:

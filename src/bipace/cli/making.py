@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from bipace.cli.session import progress_bar
+from bipace.envs.base import offers_of
 from bipace.envs.registry import get_suite
 from bipace.policies.hf import Actor
 from bipace.rollout.collect import Collector
@@ -84,7 +85,7 @@ def make_actor(
             f"--suite {suite}: its expert solves no task of split {panels.split!r} within {horizon} steps, so there is "
             "nothing to imitate; raise env.max_steps, or mend the suite's expert"
         )
-    marks = getattr(family, "marks", ())
+    marks = offers_of(family).marks
     actor = new_actor(SIZES[size], shown, seed, marks=marks) if start is None else open_actor(actor_folder(start))
     use_threads(actor, config.actor.threads)
     chat, end = Chat(actor.tokenizer), actor.end_token_ids[0]
@@ -109,7 +110,7 @@ def make_actor(
         "demonstrations": len(sequences),
         "updates": 0,
         "panel": panels.panel,
-        "data": getattr(family, "data_label", ""),
+        "data": offers_of(family).data_label,
         "success": [],
         "score": [],
     }

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bipace.cli.failure import INTERRUPTED
 from bipace.cli.tables import show_table
+from bipace.envs.base import offers_of
 from bipace.report.curve import draw_curve, read_metrics
 from bipace.train.config import Config
 from bipace.train.files import write_json
@@ -120,7 +121,7 @@ def write_results(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
 
 def _title(run: Run) -> str:
     """What a figure must say: suite, recipe, and on which data where that is not plain."""
-    data = getattr(run.suite, "data_label", "")
+    data = offers_of(run.suite).data_label
     return f"{run.suite.name}, {run.config.estimator}" + (f"\n{data}" if data else "")
 
 
@@ -133,8 +134,8 @@ def summarize(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
     return {
         "recipe": run.config.estimator,
         "suite": run.suite.name,
-        "data": getattr(run.suite, "data_label", ""),
-        "provenance": dict(getattr(run.suite, "provenance", {})),
+        "data": offers_of(run.suite).data_label,
+        "provenance": dict(offers_of(run.suite).provenance),
         "iterations": run.iteration,
         "threads": {"number": run.threads.number, "why": run.threads.why},
         "panel": panels[run.panels.panel],

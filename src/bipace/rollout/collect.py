@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bipace.envs.base import Environment, Suite, Turn, executed_command
+from bipace.envs.base import Environment, Suite, Turn, executed_command, offers_of
 from bipace.rollout.prompts import Chat, PromptStyle, parse_response, window_message
 from bipace.rollout.records import Step, TokenSequence, Trajectory
 
@@ -22,7 +22,7 @@ __all__ = ["Collector", "Decoder", "Session", "Start"]
 
 
 class Session(Protocol):
-    """Lock-step decoding of many rows (bipace.policies.hf.DecodeSession)."""
+    """Lock-step decoding of many rows (bipace.policies.session.DecodeSession)."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -39,7 +39,7 @@ class Session(Protocol):
 
 
 class Decoder(Protocol):
-    """What the collector needs of an actor."""
+    """What plays episodes: an actor, or another engine that speaks with its weights."""
 
     tokenizer: Any
 
@@ -47,6 +47,10 @@ class Decoder(Protocol):
         self, prompts: Sequence[Sequence[int]], copies: int = 1, *, capacity: int, layer: int | None = None
     ) -> Session:
         """Begin decoding: each prompt computed once, then copied to `copies` rows; `layer` is the state to keep."""
+        ...
+
+    def sync(self) -> None:
+        """Take over the actor's present weights; called after every update."""
         ...
 
 
@@ -271,7 +275,8 @@ class Collector:
         steps = episode.record.steps
         history = [(s.observation, s.action) for s in steps[len(steps) - min(self.history_length, len(steps)) :]]
         rules = self.suite.instructions if self.instructions else ""
-        return window_message(rules, episode.task_text, history, len(steps), episode.turn, self.tagged)
+        task = offers_of(self.suite).task_text(episode.task_text)
+        return window_message(rules, task, history, len(steps), episode.turn, self.tagged)
 
     def _advance(self, actor: Decoder, episode: _Episode, response: Any) -> None:
         """Send one response to the environment and record what came of it."""

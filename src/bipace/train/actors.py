@@ -11,11 +11,11 @@ from bipace.envs.isolation import isolate
 from bipace.policies import lora
 from bipace.policies.hf import Actor
 from bipace.policies.vllm import VllmDecoder
-from bipace.rollout.collect import Collector
+from bipace.rollout.collect import Collector, Decoder
 from bipace.train.config import Config, ConfigError
 from bipace.train.places import SHIPPED, actor_folder
 
-__all__ = ["SHIPPED", "actor_folder", "load_actor", "make_collector", "make_vllm", "open_actor", "reference_actor"]
+__all__ = ["SHIPPED", "actor_folder", "load_actor", "make_collector", "make_decoder", "open_actor", "reference_actor"]
 
 
 def load_actor(config: Config, checkpoint: Path | None = None) -> Actor:
@@ -95,15 +95,15 @@ def reference_actor(config: Config) -> Actor | None:
     return open_actor(actor_folder(config.actor.folder), device=config.actor.device)
 
 
-def make_vllm(config: Config, actor: Actor) -> VllmDecoder | None:
-    """The vLLM that plays the episodes with the actor's weights, or None where the actor plays them itself.
+def make_decoder(config: Config, actor: Actor) -> Decoder:
+    """What plays the episodes: the actor itself, or a vLLM with its weights.
 
     Raises:
         ModuleNotFoundError: rollout.engine=vllm, and vllm is not installed.
         ValueError: the installed vllm does not run on the actor's device.
     """
     if config.rollout.engine == "hf":
-        return None
+        return actor
     return VllmDecoder(actor, max_tokens=config.prompt.max_tokens, memory=config.rollout.engine_memory)
 
 
