@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bipace.analyze.credit import BY_FEATURES, Credit, agreement, credit_of, feature_clusters, recipe_options
+from bipace.analyze.evidence import SEVERITIES, Evidence, Finding, as_json
 from bipace.analyze.features import TEXT_LABEL, hidden_states, text_vectors
-from bipace.analyze.findings import SEVERITIES, Evidence, Finding, as_json, find
+from bipace.analyze.findings import find
 from bipace.analyze.formats import read_files
 from bipace.analyze.health import Health, assess
 from bipace.analyze.records import Reading
@@ -125,6 +127,29 @@ class Analysis:
         """The findings with their places named."""
         return [as_json(finding, self.table) for finding in self.findings]
 
+    @property
+    def understood(self) -> float:
+        """Share of the files' records that were read."""
+        total = sum(reading.records for reading in self.readings)
+        return sum(reading.understood * reading.records for reading in self.readings) / total if total else 1.0
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Cause -> number of rollouts that stand outside every baseline."""
+        return dict(Counter(d.cause for d in self.table.dropped))
+
+    def summary(self) -> dict[str, Any]:
+        """What was read, for machines: format, trajectories, steps, groups, dropped {cause: count}, understood."""
+        formats = sorted({reading.format for reading in self.readings})
+        return {
+            "format": formats[0] if len(formats) == 1 else ", ".join(formats),
+            "trajectories": len(self.table.trajectories),
+            "steps": len(self.table.steps),
+            "groups": len(self.table.tasks),
+            "dropped": self.dropped,
+            "understood": round(self.understood, 6),
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Everything the page shows, as JSON-able values."""
         from bipace.analyze.payload import payload
@@ -132,8 +157,8 @@ class Analysis:
         return payload(self)
 
     def to_json(self) -> str:
-        """`to_dict` as text."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+        """`to_dict` with `summary` before it, as text."""
+        return json.dumps({"summary": self.summary(), **self.to_dict()}, ensure_ascii=False, allow_nan=False)
 
     def write_page(self, path: str | Path) -> None:
         """Write the self-contained HTML page."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bipace.analyze.analysis import Analysis, Options, analyze
-from bipace.analyze.findings import SEVERITIES
+from bipace.analyze.evidence import SEVERITIES
 from bipace.analyze.terminal import print_summary
 
 __all__ = ["parse_columns", "run"]

@@ -2,69 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterator
 
-from bipace.analyze.credit import Credit
-from bipace.analyze.health import Health, Place
-from bipace.analyze.records import Reading
-from bipace.analyze.table import Table
+from bipace.analyze.evidence import SEVERITIES, Evidence, Finding, Rule, Severity
+from bipace.analyze.quality import QUALITY
 
-__all__ = ["SEVERITIES", "Evidence", "Finding", "find"]
-
-Severity = Literal["info", "warning", "error"]
-SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One observation about the rollouts.
-
-    Attributes:
-        id: stable name, for filters and CI.
-        severity: "error": training on this data cannot work as it is; "warning": signal is lost; "info": good to know.
-        title: the fact with its number.
-        meaning: what it does to training.
-        advice: what to change.
-        places: where to look.
-    """
-
-    id: str
-    severity: Severity
-    title: str
-    meaning: str
-    advice: str
-    places: Sequence[Place] = field(default_factory=tuple)
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Everything the rules may look at."""
-
-    table: Table
-    health: Health
-    credits: Mapping[str, Credit]
-    readings: Sequence[Reading]
-    feature_kind: str
-    eps: float
-
-    def number(self, name: str) -> float:
-        """A number of the health check; 0 where it was not measured."""
-        return self.health.numbers.get(name, 0.0)
-
-    def clusters(self, recipe: str) -> dict[str, float]:
-        """Cluster diagnostics of a recipe's step term."""
-        return self.credits[recipe].diagnostics
-
-
-Rule = Callable[[Evidence], Iterator[Finding]]
+__all__ = ["find"]
 
 
 def find(evidence: Evidence) -> list[Finding]:
     """All findings, the gravest first."""
     found = [finding for rule in _RULES for finding in rule(evidence)]
-    return sorted(found, key=lambda f: -SEVERITIES.index(f.severity))
+    return sorted(found, key=lambda f: (-SEVERITIES.index(f.severity), not f.first))
 
 
 def _flat_groups(e: Evidence) -> Iterator[Finding]:
@@ -253,61 +202,8 @@ def _single_step(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def _reading(e: Evidence) -> Iterator[Finding]:
-    dropped = e.table.dropped
-    if dropped:
-        names = ", ".join(dropped[:3])
-        yield Finding(
-            "no-reward",
-            "warning",
-            f"{len(dropped)} trajectories were left out: a reward is missing, not a number, NaN or infinite ({names})",
-            "One such reward would poison the statistics of its whole group, so the trajectory is dropped and its "
-            "siblings "
-            "are kept.",
-            "Find out why the reward function failed. Aborted rollouts belong out of every baseline.",
-        )
-    for reading in e.readings:
-        if reading.skipped:
-            where = "; ".join(f"{p.where}: {p.why}" for p in reading.problems[:3])
-            yield Finding(
-                "skipped",
-                "warning",
-                f"{reading.file}: {reading.skipped} places could not be read and were skipped ({where})",
-                "What is shown rests on the rest of the file.",
-                "Repair the file, or stop at the first bad place with --strict.",
-            )
-    if e.table.clashes:
-        yield Finding(
-            "clashing-tasks",
-            "info",
-            f"{e.table.clashes} task names stand in several files; they are kept apart",
-            "Two files may hold two policies; rollouts of different policies must not share a baseline.",
-            "If the files hold the same policy, join their groups with --merge.",
-        )
-
-
 _RULES: tuple[Rule, ...] = (
+    *QUALITY,
     _flat_groups, _lone_groups, _shaped_only, _step_credit, _exact_text, _collapse, _one_action, _duplicates, _loops,
-    _aliasing, _parse_rate, _single_step, _reading,
+    _aliasing, _parse_rate, _single_step,
 )  # fmt: skip
-
-
-def as_json(finding: Finding, table: Table) -> dict[str, Any]:
-    """A finding with its places named."""
-    places = [
-        {
-            "task": table.tasks[p.task],
-            "group": p.task,
-            "trajectory": None if p.trajectory is None else table.trajectories[p.trajectory].name,
-            "t": p.t,
-        }
-        for p in finding.places
-    ]
-    return {
-        "id": finding.id,
-        "severity": finding.severity,
-        "title": finding.title,
-        "meaning": finding.meaning,
-        "advice": finding.advice,
-        "places": places,
-    }

@@ -146,7 +146,7 @@ def _looks_like_log(path: Path) -> bool:
 
 
 def _read_records(path: Path, reading: Reading, columns: Mapping[str, str]) -> Iterator[LoggedTrajectory]:
-    found = records(path, reading)
+    found = _counted(records(path, reading), reading)
     head = list(itertools.islice(found, 20))
     if not reading.format:
         reading.format = next((name for name in (detect(r.value) for r in head) if name), "")
@@ -154,6 +154,12 @@ def _read_records(path: Path, reading: Reading, columns: Mapping[str, str]) -> I
         return
     read = partial(rows.read_rows, given=columns) if reading.format == "rows" else FORMATS[reading.format].read
     yield from read(itertools.chain(head, found), reading)
+
+
+def _counted(found: Iterable[Located], reading: Reading) -> Iterator[Located]:
+    for record in found:
+        reading.records += 1
+        yield record
 
 
 def _nothing(reading: Reading) -> str:

@@ -128,7 +128,7 @@ def _json_lines(path: Path, reading: Reading) -> Iterator[Located]:
             try:
                 value = json.loads(line)
             except (json.JSONDecodeError, RecursionError) as error:
-                reading.skip(f"line {number}", f"not JSON ({error})")
+                reading.damaged(f"line {number}", f"not JSON ({error})")
                 continue
             if lines == 1 and isinstance(value, dict) and _inner_list(value) is not None:
                 yield from _items(_inner_list(value) or ())
@@ -144,7 +144,7 @@ def _document(path: Path, reading: Reading, is_list: bool) -> Iterator[Located]:
             value = json.loads(text)
         except (json.JSONDecodeError, RecursionError) as error:
             if not is_list:
-                reading.skip(f"line {getattr(error, 'lineno', 1)}", f"not JSON ({error})")
+                reading.damaged(f"line {getattr(error, 'lineno', 1)}", f"not JSON ({error})")
                 return
         else:
             yield from _unwrapped(value)
@@ -164,7 +164,7 @@ def _streamed(path: Path, reading: Reading, prefix: str) -> Iterator[Located]:
                 else:
                     yield from _unwrapped(value)
         except ijson.JSONError as error:
-            reading.skip(f"after item {number}", f"the document is damaged or cut off ({str(error).splitlines()[0]})")
+            reading.damaged(f"after item {number}", f"the document is damaged or cut off ({str(error).splitlines()[0]})")
 
 
 def _unwrapped(value: Any) -> Iterator[Located]:

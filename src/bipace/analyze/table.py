@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bipace.analyze.records import LoggedStep, LoggedTrajectory, Reading
+from bipace.analyze.records import Dropped, LoggedStep, LoggedTrajectory, Reading
 from bipace.core.actions import ACTION_KEYS
 from bipace.core.rows import DroppedRowsWarning, build_batch
 from bipace.core.steps import Floats, Ints, StepBatch
 
-__all__ = ["Table", "build_table", "with_features"]
+__all__ = ["NO_REWARD", "Table", "build_table", "with_features"]
+
+NO_REWARD = "no reward that is a number"
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +32,7 @@ class Table:
         outcome: [trajectories] stated success, else the sum of rewards.
         shaped: True where an outcome apart from the reward was stated, so that the two can differ.
         parsed: [N] True where the response had the form its file uses; None where the file uses no form.
-        dropped: the trajectories without a usable reward, by name.
+        dropped: the rollouts outside every baseline, with their cause: failed ones, and those without a usable reward.
         clashes: names that several files share.
     """
 
@@ -41,7 +43,7 @@ class Table:
     outcome: Floats
     shaped: bool
     parsed: NDArray[np.bool_] | None
-    dropped: list[str]
+    dropped: list[Dropped]
     clashes: int
 
 
@@ -86,7 +88,9 @@ def build_table(readings: Sequence[Reading], action_key: str = "action_tag", mer
         outcome=np.array([r if o is None else o for o, r in zip(stated, totals, strict=True)], np.float64),
         shaped=shaped,
         parsed=_parsed(steps),
-        dropped=[t.name for good, (_, t) in zip(usable, found, strict=True) if not good],
+        dropped=[
+            Dropped(t.name, t.task, NO_REWARD, t.where) for good, (_, t) in zip(usable, found, strict=True) if not good
+        ],
         clashes=0 if merge else sum(n > 1 for n in clashes.values()),
     )
 
