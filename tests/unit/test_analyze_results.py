@@ -13,7 +13,7 @@ pytest.importorskip("sklearn", reason="scikit-learn (the extra `analyze`) is abs
 
 import bipace
 from bipace.analyze import Options, analyze
-from bipace.analyze.payload import MAX_TEXT
+from bipace.analyze.pools import MAX_TEXT
 from bipace.analyze.table import build_table
 
 SHARED = Path(os.environ.get("BIPACE_SHARED") or Path(__file__).resolve().parents[2].parent / "shared")

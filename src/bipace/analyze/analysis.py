@@ -24,6 +24,10 @@ from bipace.core.steps import Ints
 
 __all__ = ["SWEEP", "Analysis", "Options", "Sweep", "analyze"]
 
+SCRIPTS = (
+    "data.js", "address.js", "overview.js", "compare.js", "statemap.js", "mapview.js", "detail.js", "groups.js",
+    "main.js",
+)  # fmt: skip
 SWEEP = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 Progress = Callable[[str], None]
 
@@ -45,6 +49,7 @@ class Options:
         merge: join equal task names of several files; None: only where each file holds one trajectory.
         strict: stop at the first place that cannot be read.
         page_steps: at most this many steps go into the page; larger inputs are sampled by group.
+        page_mb: the page's texts are cut, down to 300 characters each, until it is about this small.
     """
 
     gamma: float = 0.95
@@ -58,7 +63,8 @@ class Options:
     columns: Mapping[str, str] = field(default_factory=dict)
     merge: bool | None = None
     strict: bool = False
-    page_steps: int = 10_000
+    page_steps: int = 30_000
+    page_mb: float = 3.0
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.eps <= 2.0:
@@ -67,6 +73,8 @@ class Options:
             raise ValueError(f"--gamma {self.gamma}: expected a discount in [0, 1]")
         if self.page_steps < 1:
             raise ValueError(f"--page-steps {self.page_steps}: expected at least 1")
+        if not self.page_mb > 0:
+            raise ValueError(f"--page-mb {self.page_mb}: expected a size above 0, e.g. 3")
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,10 +170,11 @@ class Analysis:
 
     def write_page(self, path: str | Path) -> None:
         """Write the self-contained HTML page."""
+        from bipace.analyze.page_data import page_data
         from bipace.page.html import build_page, write_text
 
-        scripts = ("data.js", "charts.js", "overview.js", "detail.js", "groups.js", "main.js")
-        write_text(Path(path), build_page("bipace.analyze", "Credit report", scripts, self.to_dict()))
+        data, blocks = page_data(self)
+        write_text(Path(path), build_page("bipace.analyze", "Credit report", SCRIPTS, data, blocks))
 
 
 def analyze(
@@ -202,7 +211,8 @@ def analyze(
     for name in RECIPES:
         progress(f"advantages of {name}")
         credits[name] = chosen.credits[name] if name in BY_FEATURES else _credit(table, name, options, options.eps)
-    findings = find(Evidence(table, health, credits, readings, kind, options.eps))
+    errors = {s.eps: s.error for s in sweep}
+    findings = find(Evidence(table, health, credits, readings, kind, options.eps, errors))
     return Analysis(options, readings, table, kind, label, health, credits, sweep, findings)
 
 
