@@ -164,7 +164,7 @@ def _one_action(e: Evidence) -> Iterator[Finding]:
             "compare; the leave-one-out baseline steps in.",
             "A higher sampling temperature gives more distinct actions. If actions are long free text, use a coarser "
             "key: "
-            "--action-key tag_verb.",
+            "--action-key first_word.",
             **reach(e, one_action(e, "bipace"), "have peers that all took one action", weight=0.5),
         )
 
