@@ -42,7 +42,7 @@ def test_what_is_written_reads_back_the_same(tmp_path):
         ("rollout.group_size=1", "group of one trajectory a step has no peers"),
         ("rollout.group_size=zero", "rollout.group_size: 'zero'"),
         ("rollout.temperature=0", "rollout.temperature: 0"),
-        ("features.action_key=verb", "unknown 'verb', expected one of action_tag"),
+        ("features.action_key=verb", "unknown 'verb', expected one of executed, action_tag"),
         ("credit.mode=std", "mode: unknown 'std'"),
         ("nonsense", "expected section.key=value"),
     ],

@@ -16,7 +16,7 @@ import tomli_w
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from bipace.core.advantages import Recipe
-from bipace.core.estimators import RECIPES, has_step_term, needs_features, recipe, recipe_options
+from bipace.core.estimators import RECIPES, recipe, recipe_options
 from bipace.train.sections import (
     ActorConfig,
     EnvConfig,
@@ -62,12 +62,12 @@ class Config(Section):
     @property
     def needs_features(self) -> bool:
         """True where the recipe clusters by hidden states."""
-        return needs_features(self.recipe())
+        return "features" in self.recipe().needs
 
     @model_validator(mode="after")
     def _usable(self) -> Config:
         made = self.recipe()
-        if self.rollout.group_size == 1 and has_step_term(made):
+        if self.rollout.group_size == 1 and made.compares_steps:
             raise ValueError(
                 f"rollout.group_size: 1 with the step-level recipe {self.estimator!r}: in a group of one trajectory a "
                 "step has no peers and every advantage would be 0; use rollout.group_size=8"
