@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from bipace.analyze.credit import Arithmetic, Credit
 from bipace.analyze.messages import as_text
 from bipace.core.advantages import Blend
-from bipace.core.estimators import RECIPES
 from bipace.core.features import on_host
 from bipace.core.steps import Ints
 
@@ -70,7 +69,7 @@ def payload(analysis: Analysis) -> dict[str, Any]:
         "numbers": _finite(analysis.health.numbers),
         "findings": analysis.findings_json(),
         "agreement": analysis.agreement(),
-        "recipes": {name: _recipe(name, credit) for name, credit in analysis.credits.items()},
+        "recipes": {name: _recipe(credit) for name, credit in analysis.credits.items()},
         "sizes": {name: _sizes(analysis.credits[name]) for name in ("gigpo", "bipace")},
         "sweep": [_radius(radius) for radius in analysis.sweep],
         "best_eps": analysis.best_eps(),
@@ -131,9 +130,8 @@ def _file(reading: Any) -> dict[str, Any]:
     }
 
 
-def _recipe(name: str, credit: Credit) -> dict[str, Any]:
-    summary = (RECIPES[name].__doc__ or "").strip().splitlines()[0]
-    return {"summary": summary, "diagnostics": _finite(credit.diagnostics)}
+def _recipe(credit: Credit) -> dict[str, Any]:
+    return {"summary": credit.summary, "diagnostics": _finite(credit.diagnostics)}
 
 
 def _sizes(credit: Credit) -> list[list[int]]:
