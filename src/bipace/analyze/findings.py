@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bipace.analyze.answers import ANSWERS
 from bipace.analyze.evidence import SEVERITIES, Evidence, Finding, Rule, Severity
 from bipace.analyze.quality import QUALITY
 from bipace.analyze.reach import alone, one_action, others, reach
@@ -13,7 +14,8 @@ __all__ = ["find"]
 
 def find(evidence: Evidence) -> list[Finding]:
     """All findings in order of harm: by severity, faults of the data first, then by the share of steps harmed."""
-    found = [finding for rule in _RULES for finding in rule(evidence)]
+    rules = [rule for rule in _RULES if evidence.table.rewarded or rule not in _ON_REWARDS]
+    found = [finding for rule in rules for finding in rule(evidence)]
     return sorted(found, key=lambda f: (-SEVERITIES.index(f.severity), not f.first, -f.harm))
 
 
@@ -230,20 +232,9 @@ def _parse_rate(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def _single_step(e: Evidence) -> Iterator[Finding]:
-    if e.number("single_step_trajectories") >= 0.9 * e.number("trajectories"):
-        yield Finding(
-            "single-step",
-            "warning",
-            f"{e.number('single_step_trajectories'):.0f} of {e.number('trajectories'):.0f} trajectories have one step",
-            "Step-level credit equals trajectory-level credit there.",
-            "If the episodes have several turns, the file keeps each as one text: log one row a model call, or "
-            "messages.",
-        )
-
-
 _RULES: tuple[Rule, ...] = (
-    *QUALITY,
-    _flat_groups, _lone_groups, _shaped_only, _step_credit, _exact_text, _collapse, _one_action, _duplicates, _loops,
-    _aliasing, _parse_rate, _single_step,
+    *QUALITY, *ANSWERS, _flat_groups, _lone_groups, _shaped_only, _step_credit, _exact_text, _collapse, _one_action,
+    _duplicates, _loops, _aliasing, _parse_rate,
 )  # fmt: skip
+# Rules that say nothing where no rollout has a reward.
+_ON_REWARDS = (_flat_groups, _shaped_only, _step_credit, _one_action)

@@ -18,7 +18,6 @@ from bipace.analyze.messages import as_text
 from bipace.analyze.pools import MAX_TEXT, Pool, finite, short
 from bipace.analyze.table import file_names
 from bipace.core.advantages import Blend
-from bipace.core.estimators import RECIPES
 from bipace.core.steps import Ints
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def head(analysis: Analysis, groups: Ints) -> dict[str, Any]:
         "numbers": finite(analysis.health.numbers),
         "findings": analysis.findings_json(),
         "agreement": analysis.agreement(),
-        "recipes": {name: _recipe(name, credit) for name, credit in analysis.credits.items()},
+        "recipes": {name: _recipe(credit) for name, credit in analysis.credits.items()},
         "sizes": {name: _sizes(analysis.credits[name]) for name in ("gigpo", "bipace")},
         "sweep": [_radius(radius) for radius in analysis.sweep],
         "best_eps": analysis.best_eps(),
@@ -125,9 +124,8 @@ def _file(reading: Any, name: str) -> dict[str, Any]:
     }
 
 
-def _recipe(name: str, credit: Credit) -> dict[str, Any]:
-    summary = (RECIPES[name].__doc__ or "").strip().splitlines()[0]
-    return {"summary": summary, "diagnostics": finite(credit.diagnostics)}
+def _recipe(credit: Credit) -> dict[str, Any]:
+    return {"summary": credit.summary, "diagnostics": finite(credit.diagnostics)}
 
 
 def _sizes(credit: Credit) -> list[list[int]]:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Dropped", "Form", "LoggedStep", "LoggedTrajectory", "Problem", "Reading", "as_number"]
+__all__ = ["Doubt", "Dropped", "Form", "LoggedStep", "LoggedTrajectory", "Problem", "Reading", "as_number"]
 
 Form = Literal["tag", "tool", "written", "text"]
 
@@ -46,7 +46,7 @@ class LoggedTrajectory:
     Attributes:
         task: the prompt group.
         name: unique within the file.
-        steps: the model calls in order; at least one.
+        steps: the model calls in order; none only where `out` says why the rollout does not count.
         context: what stood before the first observation (system prompt, instructions).
         outcome: success as the file states it apart from the reward, or None.
         where: line, item or row of the file.
@@ -54,6 +54,7 @@ class LoggedTrajectory:
         out: why the rollout stands outside every baseline (an error, a time-out, a mask, a failed grader), in a few
             words that are equal for equal causes; empty for a rollout that counts.
         parent: name of the trajectory that called this one as its sub-agent; empty for none.
+        part: (rollout, order) where this is one of several segments of a rollout, which are joined after reading.
         ids: every id by which the file names this rollout, for rewards kept elsewhere.
         notes: what was left out of it, and why, for `--explain`.
     """
@@ -67,18 +68,20 @@ class LoggedTrajectory:
     role: str = ""
     out: str = ""
     parent: str = ""
+    part: tuple[str, float] | None = None
     ids: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A rollout that stands outside every baseline: its name, its prompt group, the cause and the place."""
+    """A rollout that stands outside every baseline: its name, task, cause and place, and the group it would be in."""
 
     name: str
     task: str
     cause: str
     where: str
+    group: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,15 @@ class Problem:
 
     where: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Something about a file that may mean that it is misread: the id of the finding, how often, and in words."""
+
+    id: str
+    count: int
+    text: str
 
 
 @dataclass(slots=True)
@@ -101,8 +113,13 @@ class Reading:
         skipped: how many places were skipped.
         notes: what the reader decided, in words for the user.
         records: how many records (lines, items, rows, events) the file holds.
+        fields: names in the first record, for messages.
+        beside: what a JSON document says beside its list of records.
         folded: cause -> how many records or steps were left out on purpose (copies, ghost steps, thoughts).
+        doubts: what may be misread, for the findings.
         strict: raise at the first place that cannot be read.
+        row_reward: what a reward on every row of a trajectory is: "each" row's own, the "last" row's for the whole, or
+            "auto" to tell by the numbers.
     """
 
     file: str
@@ -112,8 +129,12 @@ class Reading:
     skipped: int = 0
     notes: list[str] = field(default_factory=list[str])
     records: int = 0
+    fields: tuple[str, ...] = ()
+    beside: dict[str, Any] = field(default_factory=dict[str, Any])
     folded: Counter[str] = field(default_factory=Counter[str])
+    doubts: list[Doubt] = field(default_factory=list[Doubt])
     strict: bool = False
+    row_reward: str = "auto"
 
     @property
     def understood(self) -> float:
@@ -137,13 +158,11 @@ class Reading:
 def as_number(value: Any) -> float | None:
     """A reward as a float; numeric text counts, anything else (None, "n/a", a list) is None.
 
-    NaN and infinities stay: the table drops such a trajectory and says so.
+    NaN and infinities stay: the table drops such a trajectory and says so. A whole number too large is infinite.
     """
-    if isinstance(value, (bool, int, float)):
-        return float(value)
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return None
-    return None
+    try:
+        return float(value) if isinstance(value, (bool, int, float, str)) else None
+    except ValueError:
+        return None
+    except OverflowError:
+        return float("inf")
