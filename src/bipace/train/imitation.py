@@ -164,16 +164,20 @@ def batches(
 
     Args:
         sequences: demonstrations.
-        size: of a batch; what is left over at the end of a pass is dropped.
+        size: of a batch; what is left over at the end of a pass is dropped. Where there are fewer demonstrations than
+            this, a batch is all of them.
         seed: of the order and of the codes.
         codes: tokens to exchange; none changes nothing.
         pool: exchange them for the first so many alone; None: for any. To tell a few apart and copy them is learned
             far sooner than to do it with a thousand, and it is the same skill.
 
     Raises:
-        ValueError: a sequence holds more codes than the pool.
+        ValueError: no demonstrations; a sequence holds more codes than the pool.
     """
+    if not sequences:
+        raise ValueError("demonstrations: there are none to learn from")
     order, drawn = np.random.default_rng(seed), np.random.default_rng((seed, 1))
+    size = min(size, len(sequences))
     while True:
         places = order.permutation(len(sequences))
         for start in range(0, len(places) - size + 1, size):
