@@ -295,12 +295,14 @@ def imitate(
 
     This is how the shipped actors were made; the model card beside each names the exact command.
     """
-    from bipace.cli.session import make_actor
+    from bipace.cli.session import imitate_and_report
+    from bipace.train.warm_start import WarmStart
 
-    make_actor(
-        out, suite=suite, size=size, target=target, steps=steps, seed=seed, start=start, every=every, lr=lr,
+    settings = WarmStart(
+        suite=suite, size=size, target=target, steps=steps, seed=seed, start=start, every=every, lr=lr,
         config_file=config, batch=batch, turns=turns, context_weight=context_weight, codes=codes,
     )  # fmt: skip
+    imitate_and_report(out, settings)
 
 
 def _options(make: Any) -> list[str]:

@@ -32,8 +32,9 @@ from bipace.train.config import Config, ConfigError
 from bipace.train.interrupt import finish_iteration_first
 from bipace.train.loggers import check_loggers, open_loggers
 from bipace.train.run_folder import append_lines, begin, check_folder, provenance, rewind, start_of
+from bipace.train.scored import engine_gap, sampled_scores, score_sequences
 from bipace.train.timing import Clock
-from bipace.train.update import engine_gap, sampled_scores, score_sequences, token_values, update_policy
+from bipace.train.update import token_values, update_policy
 
 __all__ = ["NonFiniteError", "Run", "train"]
 
