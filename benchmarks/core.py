@@ -66,7 +66,7 @@ def best_seconds(work: Callable[[], Any], repeats: int = 5) -> float:
 
 
 def ours(batch: StepBatch, mask: np.ndarray) -> np.ndarray:
-    return advantages(batch, recipe("gigpo", habits="verl_agent")).values.astype(np.float32)[:, None] * mask
+    return advantages(batch, recipe("gigpo", convention="verl_agent")).values.astype(np.float32)[:, None] * mask
 
 
 def plain_loops(batch: StepBatch, mask: np.ndarray, gamma: float = 0.95) -> np.ndarray:

@@ -100,7 +100,7 @@ def visit_orders() -> list[Candidate]:
 
 
 def by_verb(truth: Truth, path: Path) -> Truth:
-    """The truth with the first word of the action as its key (`tag_verb`)."""
+    """The truth with the first word of the action as its key (`first_word`)."""
     steps = [step for rollout in load_rollouts(path) for step in rollout["steps"]]
     verbs = [(step["action"].split() or [""])[0].lower() for step in steps]
     return replace(truth, batch=replace(truth.batch, action=np.unique(verbs, return_inverse=True)[1]))
@@ -108,8 +108,8 @@ def by_verb(truth: Truth, path: Path) -> Truth:
 
 def action_keys(truths: Sequence[Truth], folder: Path) -> dict[str, Any]:
     """What counts as the same action: the whole text of it, or its verb."""
-    keyed = {"action_tag": truths}
-    keyed["tag_verb"] = [by_verb(truth, folder / f"seed{number}") for number, truth in enumerate(truths)]
+    keyed = {"executed": truths}
+    keyed["first_word"] = [by_verb(truth, folder / f"seed{number}") for number, truth in enumerate(truths)]
     texts = ("bipace clusters=observation", "pooled")
     return {
         f"{text}, {key}": entry

@@ -58,7 +58,7 @@ def draw_batch(random: np.random.Generator) -> StepBatch:
 def draw_options(name: str, random: np.random.Generator) -> dict[str, Any]:
     """Switches for a recipe."""
     pick = random.choice
-    options: dict[str, Any] = {"habits": str(pick(["paper", "verl_agent"]))}
+    options: dict[str, Any] = {"convention": str(pick(["paper", "verl_agent"]))}
     if name not in ("grpo", "dr_grpo", "rloo"):
         options |= {"gamma": float(pick([0.0, 0.5, 0.95, 1.0])), "mode": str(pick(MODES))}
     if name == "gigpo":

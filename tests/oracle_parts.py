@@ -5,6 +5,7 @@ Nothing here imports bipace or numpy; `oracles.py` says what a row is.
 
 from __future__ import annotations
 
+import binascii
 import difflib
 import math
 from fractions import Fraction
@@ -70,9 +71,51 @@ def action_tag(response):
     return response.strip().lower()
 
 
-def tag_verb(response):
+def first_word(response):
     words = action_tag(response).split()
     return words[0] if words else ""
+
+
+def tag_verb(response):
+    """Scan for `<name>`; a pair is complete with its `</name>` in any letter case, and what it holds is passed over."""
+    start = 0
+    while start < len(response):
+        end = response.find(">", start)
+        if response[start] != "<" or end < 0:
+            start += 1
+            continue
+        name = response[start + 1 : end].lower()
+        good = name[:1].isalpha() and all(c.isalnum() or c in "_-" for c in name)
+        close = response.lower().find(f"</{name}>", end) if good else -1
+        if close < 0:
+            start += 1
+        elif name in ("think", "thinking", "thought", "reasoning"):
+            start = close + len(name) + 3
+        else:
+            return name
+    return response.strip().lower()
+
+
+def executed(response):
+    """As `action_tag`, in the letters of the response."""
+    low = response.lower()
+    start = low.find("<action>")
+    end = low.find("</action>", start + 8) if start >= 0 else -1
+    return (response[start + 8 : end] if end >= 0 else response).strip()
+
+
+def same_execution(a, b, refused):
+    """Of two (text, executed command, valid): did the environment do the same?"""
+
+    def done(step):
+        text, command, valid = step
+        return command if command is not None else (text.strip() if valid else None)
+
+    if (done(a) is None) != (done(b) is None):
+        return False
+    if done(a) is not None:
+        return done(a) == done(b)
+    return refused == "one" or a[0].lower().split() == b[0].lower().split()
 
 
 def first_n(tokens, n=8):
@@ -180,3 +223,17 @@ def by_features(rows, eps=0.1, centroid="mean"):
         for i, number in zip(group, found, strict=True):
             labels[i] = (task, number)
     return labels
+
+
+def ngram_vector(text, n=3, width=1024):
+    """Counts of character n-grams by CRC-32; lower case, blanks as one; a short text is one n-gram."""
+    plain = " ".join(text.lower().split())
+    grams = [plain[i : i + n] for i in range(len(plain) - n + 1)] or ([plain] if plain else [])
+    vector = [0.0] * width
+    for gram in grams:
+        vector[binascii.crc32(gram.encode()) % width] += 1.0
+    return vector
+
+
+def by_ngrams(rows, eps=0.1, n=3, centroid="mean"):
+    return by_features([{**row, "feature": ngram_vector(row["observation"], n)} for row in rows], eps, centroid)

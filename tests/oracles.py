@@ -7,9 +7,9 @@ Every estimator returns a list of floats in row order and takes the same options
 Quadratic on purpose: each definition is read off the row it is about. Means and variances are taken in exact
 rationals, so that an oracle adds no rounding of its own and "equal" means equal.
 
-Habits "paper": statistics over trajectories, and a penalty is taken off its own row's advantage at the end. Habits
-"verl_agent": trajectory statistics over step rows, a group of one row keeps its raw value, and a penalty is taken off
-its own row's returns, after discounting and before any statistic.
+Convention "paper": statistics over trajectories, and a penalty is taken off its own row's advantage at the end.
+Convention "verl_agent": trajectory statistics over step rows, a group of one row keeps its raw value, and a penalty
+is taken off its own row's returns, after discounting and before any statistic.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ import math
 from oracle_parts import (
     by_features,
     by_history,
+    by_ngrams,
     by_observation,
     by_similarity,
     deviation,
     mean,
     return_to_go,
+    same_trajectory,
     trajectory_return,
 )
 
@@ -33,25 +35,25 @@ DELTA = 1e-6
 # ---- terms ---------------------------------------------------------------------------------------------------------
 
 
-def penalty(row, habits, where):
-    """The row's penalty at the place where these habits charge it, else 0."""
-    charged = "return" if habits == "verl_agent" else "advantage"
+def penalty(row, convention, where):
+    """The row's penalty at the place where this convention charge it, else 0."""
+    charged = "return" if convention == "verl_agent" else "advantage"
     return row.get("penalty", 0.0) if where == charged else 0.0
 
 
-def trajectory_term(rows, baseline="mean", divide=False, habits="paper"):
+def trajectory_term(rows, baseline="mean", divide=False, convention="paper"):
     """(R(tau) - baseline) over the trajectories of the prompt group, one return each; a lone trajectory gives 0."""
     totals = trajectory_return(rows)
-    totals = [total - penalty(row, habits, "return") for total, row in zip(totals, rows, strict=True)]
+    totals = [total - penalty(row, convention, "return") for total, row in zip(totals, rows, strict=True)]
     out = []
     for i, row in enumerate(rows):
         group = {}
         for j, other in enumerate(rows):
             if other["task"] == row["task"]:
-                group[j if habits == "verl_agent" else other["trajectory"]] = totals[j]
-        own = i if habits == "verl_agent" else row["trajectory"]
+                group[j if convention == "verl_agent" else other["trajectory"]] = totals[j]
+        own = i if convention == "verl_agent" else row["trajectory"]
         if len(group) == 1:
-            out.append(totals[i] if habits == "verl_agent" else 0.0)
+            out.append(totals[i] if convention == "verl_agent" else 0.0)
             continue
         if baseline == "leave_one_out":
             value = totals[i] - mean([r for name, r in group.items() if name != own])
@@ -71,28 +73,36 @@ def falls_back(fallback, n, n_same):
     raise ValueError(fallback)
 
 
-def step_term(rows, labels, style, gamma=0.95, mode="mean_std_norm", fallback="never", ddof=1, habits="paper"):
+def step_term(
+    rows, labels, style, gamma=0.95, mode="mean_std_norm", fallback="never", ddof=1, convention="paper",
+    leave_out="nothing",
+):  # fmt: skip
     """One row's return-to-go (or its action's mean) against its cluster; a singleton cluster gives 0.
 
     style: "mean" R_i - mean_C; "q_style" mean_{C=} - mean_C; "diff_peer" R_i - mean_{C!=}, 0 where C!= is empty.
+    leave_out "trajectory": mean_C is taken over the other trajectories' rows, and a cluster without any gives 0.
     """
     returns = return_to_go(rows, gamma)
-    returns = [value - penalty(row, habits, "return") for value, row in zip(returns, rows, strict=True)]
+    returns = [value - penalty(row, convention, "return") for value, row in zip(returns, rows, strict=True)]
     out = []
     for i, row in enumerate(rows):
         cluster = [j for j in range(len(rows)) if labels[j] == labels[i]]
         same = [returns[j] for j in cluster if rows[j]["action"] == row["action"]]
         different = [returns[j] for j in cluster if rows[j]["action"] != row["action"]]
         everyone = [returns[j] for j in cluster]
-        if len(cluster) == 1:
+        judges = cluster
+        if leave_out == "trajectory":
+            judges = [j for j in cluster if not same_trajectory(rows[j], row)]
+        if len(cluster) == 1 or not judges:
             out.append(0.0)
             continue
+        baseline = mean([returns[j] for j in judges])
         if falls_back(fallback, len(cluster), len(same)):
             value = returns[i] - mean([returns[j] for j in cluster if j != i])
         elif style == "mean":
-            value = returns[i] - mean(everyone)
+            value = returns[i] - baseline
         elif style == "q_style":
-            value = mean(same) - mean(everyone)
+            value = mean(same) - baseline
         elif style == "diff_peer":
             value = returns[i] - mean(different) if different else 0.0
         else:
@@ -101,41 +111,66 @@ def step_term(rows, labels, style, gamma=0.95, mode="mean_std_norm", fallback="n
     return out
 
 
-def charged(rows, values, habits):
-    return [value - penalty(row, habits, "advantage") for value, row in zip(values, rows, strict=True)]
+def charged(rows, values, convention):
+    return [value - penalty(row, convention, "advantage") for value, row in zip(values, rows, strict=True)]
 
 
-def joined(rows, step, w, mode, habits):
-    trajectory = trajectory_term(rows, divide=mode == "mean_std_norm", habits=habits)
-    return charged(rows, [a + w * b for a, b in zip(trajectory, step, strict=True)], habits)
+def both(mode, trajectory_mode, step_mode, default):
+    """The modes of the trajectory term and of the step term."""
+    if mode is not None:
+        return mode, mode
+    return trajectory_mode or default[0], step_mode or default[1]
+
+
+def joined(rows, step, w, mode, convention):
+    trajectory = trajectory_term(rows, divide=mode == "mean_std_norm", convention=convention)
+    return charged(rows, [a + w * b for a, b in zip(trajectory, step, strict=True)], convention)
 
 
 def local_clusters(rows, clusters, eps, centroid):
+    if clusters == "ngrams":
+        return by_ngrams(rows, eps, centroid=centroid)
     return by_observation(rows) if clusters == "observation" else by_features(rows, eps, centroid)
+
+
+DIVIDED = ("mean_std_norm", "mean_std_norm")
+RECENTRED = ("mean_std_norm", "mean_norm")
 
 
 # ---- estimators ----------------------------------------------------------------------------------------------------
 
 
-def grpo(rows, habits="paper"):
-    return charged(rows, trajectory_term(rows, divide=True, habits=habits), habits)
+def grpo(rows, convention="paper"):
+    return charged(rows, trajectory_term(rows, divide=True, convention=convention), convention)
 
 
-def dr_grpo(rows, habits="paper"):
-    return charged(rows, trajectory_term(rows, habits=habits), habits)
+def dr_grpo(rows, convention="paper"):
+    return charged(rows, trajectory_term(rows, convention=convention), convention)
 
 
-def rloo(rows, habits="paper"):
-    return charged(rows, trajectory_term(rows, baseline="leave_one_out", habits=habits), habits)
+def rloo(rows, convention="paper"):
+    return charged(rows, trajectory_term(rows, baseline="leave_one_out", convention=convention), convention)
 
 
-def gigpo(rows, w=1.0, gamma=0.95, mode="mean_std_norm", similarity=None, habits="paper"):
+def gigpo(
+    rows, w=1.0, gamma=0.95, mode=None, trajectory_mode=None, step_mode=None, similarity=None, leave_out="nothing",
+    convention="paper",
+):  # fmt: skip
+    episode, local = both(mode, trajectory_mode, step_mode, DIVIDED)
     labels = by_observation(rows) if similarity is None else by_similarity(rows, similarity)
-    return joined(rows, step_term(rows, labels, "mean", gamma, mode, habits=habits), w, mode, habits)
+    step = step_term(rows, labels, "mean", gamma, local, convention=convention, leave_out=leave_out)
+    return joined(rows, step, w, episode, convention)
 
 
 def hgpo(
-    rows, history=2, alpha=1.0, weight_offset=1.0, gamma=0.95, mode="mean_std_norm", base_group=False, habits="paper"
+    rows,
+    history=2,
+    alpha=1.0,
+    weight_offset=1.0,
+    gamma=0.95,
+    mode="mean_std_norm",
+    base_group=False,
+    convention="paper",
 ):
     """Weighted mean over k of the step terms of equal last-k observations; exact zeros are left out of it.
 
@@ -143,46 +178,55 @@ def hgpo(
     """
     values = []
     for k in range(1, history + 2):
-        values.append((k, step_term(rows, by_history(rows, k), "mean", gamma, mode, ddof=0, habits=habits)))
+        values.append((k, step_term(rows, by_history(rows, k), "mean", gamma, mode, ddof=0, convention=convention)))
     if base_group:
-        values.append((0, trajectory_term(rows, divide=mode == "mean_std_norm", habits=habits)))
+        values.append((0, trajectory_term(rows, divide=mode == "mean_std_norm", convention=convention)))
     out = []
     for i in range(len(rows)):
         entries = [((k + weight_offset) ** alpha, value[i]) for k, value in values if value[i] != 0]
         total = sum(weight for weight, _ in entries)
         out.append(sum(weight * value for weight, value in entries) / total if total > 0 else 0.0)
-    return charged(rows, out, habits)
+    return charged(rows, out, convention)
 
 
-def bigpo(rows, w=1.0, gamma=0.95, mode="mean_std_norm", eps=0.1, centroid="mean", habits="paper"):
-    labels = by_features(rows, eps, centroid)
-    return joined(rows, step_term(rows, labels, "mean", gamma, mode, habits=habits), w, mode, habits)
+def bigpo(
+    rows, w=1.0, gamma=0.95, mode=None, trajectory_mode=None, step_mode=None, eps=0.05, centroid="mean",
+    clusters="features", leave_out="nothing", convention="paper",
+):  # fmt: skip
+    episode, local = both(mode, trajectory_mode, step_mode, DIVIDED)
+    labels = local_clusters(rows, clusters, eps, centroid)
+    step = step_term(rows, labels, "mean", gamma, local, convention=convention, leave_out=leave_out)
+    return joined(rows, step, w, episode, convention)
 
 
 def diff_peer(
-    rows, w=1.0, gamma=0.95, mode="mean_std_norm", eps=0.1, centroid="mean", fallback="no_diff_action",
-    clusters="features", habits="paper",
+    rows, w=1.0, gamma=0.95, mode=None, trajectory_mode=None, step_mode=None, eps=0.05, centroid="mean",
+    fallback="no_same_action_peer", clusters="features", convention="paper",
 ):  # fmt: skip
+    episode, local = both(mode, trajectory_mode, step_mode, RECENTRED)
     labels = local_clusters(rows, clusters, eps, centroid)
-    return joined(rows, step_term(rows, labels, "diff_peer", gamma, mode, fallback, habits=habits), w, mode, habits)
+    step = step_term(rows, labels, "diff_peer", gamma, local, fallback, convention=convention)
+    return joined(rows, step, w, episode, convention)
 
 
 def bipace(
-    rows, w=1.0, gamma=0.95, mode="mean_std_norm", eps=0.1, centroid="mean", fallback="no_diff_action",
-    clusters="features", habits="paper",
+    rows, w=1.0, gamma=0.95, mode=None, trajectory_mode=None, step_mode=None, eps=0.05, centroid="mean",
+    fallback="no_same_action_peer", clusters="features", leave_out="nothing", convention="paper",
 ):  # fmt: skip
+    episode, local = both(mode, trajectory_mode, step_mode, RECENTRED)
     labels = local_clusters(rows, clusters, eps, centroid)
-    return joined(rows, step_term(rows, labels, "q_style", gamma, mode, fallback, habits=habits), w, mode, habits)
+    step = step_term(rows, labels, "q_style", gamma, local, fallback, convention=convention, leave_out=leave_out)
+    return joined(rows, step, w, episode, convention)
 
 
 def pooled(
     rows, k=0.5, k_action=0.5, gamma=0.95, mode="mean_std_norm", clusters="observation", eps=0.1, centroid="mean",
-    habits="paper",
+    convention="paper",
 ):  # fmt: skip
     """V = (sum_C R + k m) / (n + k) and Q = (sum_{C=} R + k_action V) / (n_a + k_action), m the group's mean."""
     labels = local_clusters(rows, clusters, eps, centroid)
     values = [
-        value - penalty(row, habits, "return") for value, row in zip(return_to_go(rows, gamma), rows, strict=True)
+        value - penalty(row, convention, "return") for value, row in zip(return_to_go(rows, gamma), rows, strict=True)
     ]
     out = []
     for i, row in enumerate(rows):
@@ -192,7 +236,7 @@ def pooled(
         v = (math.fsum(values[j] for j in members) + k * mean(group)) / (len(members) + k)
         q = (math.fsum(same) + k_action * v) / (len(same) + k_action)
         out.append((q - v) / (deviation(group, ddof=1) + DELTA) if mode == "mean_std_norm" else q - v)
-    return charged(rows, out, habits)
+    return charged(rows, out, convention)
 
 
 ESTIMATORS = {f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace, pooled)}

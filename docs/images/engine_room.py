@@ -70,8 +70,9 @@ def forward() -> str:
     return "".join(
         [
             text(x, 30, "One forward", size=16, weight="bold"),
-            box(x, 44, width, 66, "token_batch.py", ("what waits in the rows, as one flat list of T tokens,",)
-                + ("with position, cache slot and reading list of each",)),
+            box(x, 44, width, 66, "token_batch.py",
+                ("what waits in the rows, as one flat list of T tokens,",
+                 "with position, cache slot and reading list of each")),
             arrow((690, 110), (690, 130)),
             box(x, 130, width, 84, "transformer_block.py, block after block",
                 ("norms, projections, rotary embedding, feed-forward: on the flat list, no padding",

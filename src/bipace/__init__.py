@@ -12,7 +12,8 @@ from bipace.core.advantages import Advantages, Blend, Branch, Outcome, Recipe, T
 from bipace.core.baselines import Peers
 from bipace.core.diagnostics import credit_diagnostics
 from bipace.core.estimators import RECIPES, describe, recipe
-from bipace.core.rows import DroppedRowsWarning, Rows, build_batch
+from bipace.core.parts import needs
+from bipace.core.rows import DroppedRowsWarning, LoneGroupsWarning, Rows, build_batch
 from bipace.core.steps import StepBatch
 
 __version__ = "0.1.0"
@@ -25,6 +26,7 @@ __all__ = [
     "Blend",
     "Branch",
     "DroppedRowsWarning",
+    "LoneGroupsWarning",
     "Outcome",
     "Peers",
     "Recipe",
@@ -36,5 +38,6 @@ __all__ = [
     "build_batch",
     "credit_diagnostics",
     "describe",
+    "needs",
     "recipe",
 ]

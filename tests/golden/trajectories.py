@@ -19,11 +19,22 @@ from strategies import to_batch
 
 FILE = Path(__file__).with_suffix(".json")
 OPTIONS = {
-    "gigpo": [{}, {"mode": "mean_norm"}, {"w": 0.5}, {"similarity": 0.8}, {"habits": "verl_agent"}],
+    "gigpo": [{}, {"mode": "mean_norm"}, {"w": 0.5}, {"similarity": 0.8}, {"convention": "verl_agent"}],
     "hgpo": [{}, {"mode": "mean_norm"}, {"history": 4, "base_group": True}, {"weight_offset": 0.0}],
-    "bigpo": [{}, {"centroid": "leader"}, {"whiten": 3}],
-    "diff_peer": [{}, {"clusters": "observation"}],
-    "bipace": [{}, {"mode": "mean_norm"}, {"fallback": "never"}, {"clusters": "observation"}, {"eps": "auto"}],
+    "bigpo": [{}, {"eps": 0.1}, {"centroid": "leader"}, {"whiten": 3}, {"leave_out": "trajectory"}],
+    "diff_peer": [{}, {"eps": 0.1}, {"clusters": "observation"}],
+    "bipace": [
+        {},
+        {"eps": 0.1},
+        {"mode": "mean_norm"},
+        {"fallback": "never"},
+        {"eps": 0.1, "mode": "mean_std_norm", "fallback": "no_diff_action"},
+        {"clusters": "observation"},
+        {"clusters": "ngrams", "eps": 0.3},
+        {"clusters": "chance"},
+        {"eps": "auto"},
+        {"leave_out": "trajectory"},
+    ],
     "pooled": [{}, {"k": "auto", "k_action": "auto"}, {"clusters": "features", "eps": 0.1, "mode": "mean_norm"}],
 }
 

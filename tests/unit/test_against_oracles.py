@@ -8,23 +8,27 @@ from hypothesis import strategies as st
 import oracle_parts
 import oracles
 from bipace.core import clustering, estimators, returns
-from bipace.core.actions import action_tag, first_n, tag_verb
+from bipace.core.actions import action_tag, executed, executed_key, first_n, first_word, tag_verb
 from bipace.core.advantages import advantages
 from strategies import EPS, EXACT_GAMMAS, step_tables, to_batch
 
 modes = st.sampled_from(["mean_norm", "mean_std_norm"])
-habits = st.sampled_from(["paper", "verl_agent"])
-joint = {"w": st.sampled_from([0.0, 0.5, 1.0, 3.0]), "gamma": st.sampled_from([0.0, 0.5, 0.95, 1.0]), "mode": modes}
+convention = st.sampled_from(["paper", "verl_agent"])
+level_modes = st.fixed_dictionaries({"mode": modes}) | st.fixed_dictionaries(
+    {"trajectory_mode": st.none() | modes, "step_mode": st.none() | modes}
+)
+leave_out = {"leave_out": st.sampled_from(["nothing", "trajectory"])}
+joint = {"w": st.sampled_from([0.0, 0.5, 1.0, 3.0]), "gamma": st.sampled_from([0.0, 0.5, 0.95, 1.0])}
 state_side = {"eps": st.sampled_from([0.0, EPS / 2, EPS, 0.5, 1.0]), "centroid": st.sampled_from(["mean", "leader"])}
 action_side = {
     "fallback": st.sampled_from(["no_diff_action", "no_same_action_peer", "never"]),
-    "clusters": st.sampled_from(["features", "observation"]),
+    "clusters": st.sampled_from(["features", "observation", "ngrams"]),
 }
 SWITCHES = {
     "grpo": {},
     "dr_grpo": {},
     "rloo": {},
-    "gigpo": {**joint, "similarity": st.sampled_from([None, 0.95, 0.5])},
+    "gigpo": {**joint, **leave_out, "similarity": st.sampled_from([None, 0.95, 0.5])},
     "hgpo": {
         "history": st.integers(0, 4),
         "alpha": st.sampled_from([0.0, 1.0, 2.0]),
@@ -33,9 +37,9 @@ SWITCHES = {
         "mode": modes,
         "base_group": st.booleans(),
     },
-    "bigpo": {**joint, **state_side},
+    "bigpo": {**joint, **state_side, **leave_out, "clusters": action_side["clusters"]},
     "diff_peer": {**joint, **state_side, **action_side},
-    "bipace": {**joint, **state_side, **action_side},
+    "bipace": {**joint, **state_side, **action_side, **leave_out},
     "pooled": {
         "k": st.sampled_from([0.0, 0.25, 2.0]),
         "k_action": st.sampled_from([0.0, 0.5]),
@@ -61,9 +65,32 @@ def test_every_recipe_has_an_oracle():
 @given(data=st.data())
 def test_recipes(name, data):
     rows = data.draw(step_tables(penalties=data.draw(st.booleans())))
-    options = data.draw(st.fixed_dictionaries({**SWITCHES[name], "habits": habits}))
+    options = data.draw(st.fixed_dictionaries({**SWITCHES[name], "convention": convention}))
+    if name in ("gigpo", "bigpo", "diff_peer", "bipace"):
+        options |= data.draw(level_modes)
     values = advantages(to_batch(rows), estimators.recipe(name, **options)).values
     np.testing.assert_allclose(values, oracles.ESTIMATORS[name](rows, **options), rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(step_tables(), st.sampled_from([0.0, 0.3, 0.8]), st.integers(1, 4))
+def test_ngram_clusters(rows, eps, n):
+    assert same_partition(clustering.by_ngrams(to_batch(rows), eps, n), oracle_parts.by_ngrams(rows, eps, n))
+
+
+@settings(max_examples=60, deadline=None)
+@given(step_tables(), st.sampled_from([0.0, EPS, 1.0]))
+def test_clusters_by_chance_keep_the_sizes_of_every_prompt_group(rows, eps):
+    batch = to_batch(rows)
+    near = clustering.ByFeatures(eps)
+    dealt = clustering.by_chance(batch, near)
+    for task in set(batch.task.tolist()):
+        inside = batch.task == task
+        sizes = [sorted(np.unique(labels[inside], return_counts=True)[1].tolist()) for labels in (near(batch), dealt)]
+        assert sizes[0] == sizes[1]
+    assert not any(len(set(batch.task[dealt == label].tolist())) > 1 for label in set(dealt.tolist()))
+    order = np.random.default_rng(0).permutation(len(batch))
+    assert same_partition(clustering.by_chance(batch.take(order), near), dealt[order].tolist())
 
 
 @settings(max_examples=60, deadline=None)
@@ -91,13 +118,25 @@ def test_feature_clusters(rows, options, form):
     assert same_partition(labels, oracle_parts.by_features(rows, **options))
 
 
-fragments = st.sampled_from(["<action>", "</action>", "<ACTION>", " Go North ", "go", "\n", "<think>", "a", " "])
+fragments = st.sampled_from(
+    ["<action>", "</action>", "<ACTION>", " Go North ", "go", "\n", "<think>", "</think>", "<s_1>", "</S_1>", "a", " "]
+)
 
 
 @given(st.lists(fragments, max_size=8).map("".join))
 def test_text_action_keys(response):
     assert action_tag(response).key == oracle_parts.action_tag(response)
     assert tag_verb(response).key == oracle_parts.tag_verb(response)
+    assert first_word(response).key == oracle_parts.first_word(response)
+    assert executed(response).key == oracle_parts.executed(response)
+
+
+outcomes = st.tuples(st.sampled_from(["go", "GO ", "look", "", "refused"]), st.none() | st.just("go"), st.booleans())
+
+
+@given(outcomes, outcomes, st.sampled_from(["many", "one"]))
+def test_two_steps_share_the_executed_key_where_the_environment_did_the_same(a, b, refused):
+    assert (executed_key(*a, refused) == executed_key(*b, refused)) == oracle_parts.same_execution(a, b, refused)
 
 
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(0, 10))

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bipace.core.advantages import advantages
-from bipace.core.calibrate import GRID, by_calibrated_features, calibrate, choose, hold, prediction_error
+from bipace.core.calibrate import GRID, ByCalibratedFeatures, calibrate, choose, hold, prediction_error
 from bipace.core.clustering import by_features, by_observation, by_prompt_group
 from bipace.core.diagnostics import credit_diagnostics
-from bipace.core.estimators import needs_features, recipe
+from bipace.core.estimators import recipe
 from bipace.core.returns import return_to_go
 from bipace.core.rows import build_batch
 from strategies import step_tables, to_batch
@@ -44,7 +44,7 @@ def test_the_criterion_is_its_definition(rows, k):
 def test_the_chosen_labels_are_those_of_the_chosen_radius(rows):
     batch = to_batch(rows)
     found = calibrate(batch)
-    np.testing.assert_array_equal(by_calibrated_features(batch), found.labels)
+    np.testing.assert_array_equal(ByCalibratedFeatures()(batch), found.labels)
     expected = by_features(batch, eps=found.eps)
     pairs = set(zip(found.labels.tolist(), expected.tolist(), strict=True))
     assert len(pairs) == len(set(found.labels.tolist())) == len(set(expected.tolist()))
@@ -81,7 +81,7 @@ def test_the_centroid_rule_is_the_one_asked_for(centroid, expected):
     made = recipe("bipace", eps="auto", centroid=centroid)
     held = hold(made, grid[0], 0)
     assert advantages(batch, held).outcomes[-1].peers.cluster.tolist() == expected
-    assert made.terms[-1].clusters.keywords["centroid"] == centroid
+    assert made.terms[-1].clusters.centroid == centroid
 
 
 def test_a_grid_of_one_point_is_that_point():
@@ -100,7 +100,7 @@ def test_a_group_of_one_trajectory_predicts_nothing_and_breaks_nothing():
 def test_the_choice_and_its_curve_are_logged():
     batch = two_states()
     made = recipe("bipace", eps="auto", whiten="auto")
-    assert needs_features(made)
+    assert "features" in made.needs
     logged = credit_diagnostics(batch, advantages(batch, made))
     assert logged["credit/eps"] in GRID
     assert logged["credit/whiten"] in (0.0, 3.0)
@@ -118,7 +118,7 @@ def test_a_held_choice_credits_as_the_choice_itself_and_is_not_made_again(name, 
     held = hold(made, chosen.eps, chosen.whiten)
     np.testing.assert_array_equal(advantages(batch, held).values, advantages(batch, made).values)
     assert choose(batch, held.terms) is None
-    assert needs_features(held)
+    assert "features" in held.needs
     fixed = recipe(name, eps=0.05, **clusters)
     assert hold(fixed, chosen.eps, chosen.whiten) == fixed
 

@@ -33,6 +33,8 @@ class Counter:
         self.left -= 1
         if self.task.endswith("fails") and self.left == 1:
             raise RuntimeError("broke down")
+        if self.task.endswith("lies"):
+            return Turn("", admissible=("go",), executed="fly")
         done = self.left == 0
         return Turn(f"{self.left} left", float(done), done, done, bool(action), ("go",))
 
@@ -105,14 +107,15 @@ def test_waves_bound_the_batch_not_the_result_count(actor):
 
 
 def test_an_environment_that_raises_costs_its_own_episode(actor):
-    found = collect(actor, ["2-fails", "2-b", "2-noreset"])
-    assert [bool(t.error) for t in found] == [True, True, False, False, True, True]
+    found = collect(actor, ["2-fails", "2-b", "2-noreset", "2-lies"])
+    assert [bool(t.error) for t in found] == [True, True, False, False, True, True, True, True]
+    assert "Turn.executed: 'fly' is none of the 1 admissible" in found[6].error
     assert "broke down" in found[0].error
     assert "cannot begin" in found[4].error
-    assert events(found)["event/aborted"] == 4
+    assert events(found)["event/aborted"] == 6
     rows = to_rows([t for t in found if t.steps])
-    assert set(rows.batch.task) == {1}
-    assert rows.dropped == {"aborted": 2}
+    assert len(set(rows.batch.task)) == 1
+    assert rows.dropped == {"aborted": 4}
 
 
 def test_13_overlong_prompts_are_counted_and_crash_nothing(actor):
@@ -139,13 +142,14 @@ def test_missing_tags_are_counted_and_penalised_on_their_own_row(actor):
 
 def test_the_table_keeps_groups_steps_and_keys(actor):
     found = collect(actor, ["2-b", "2-b"], group_size=2)
+    assert all(s.executed == (s.action if s.valid else None) for t in found for s in t.steps)
     rows = to_rows(found, reward_scale=10.0)
     assert rows.batch.task.tolist() == [0] * 8
     assert rows.batch.trajectory.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert rows.batch.t.tolist() == [0, 1] * 4
     assert rows.batch.reward.tolist() == [0, 10] * 4
     assert rows.batch.texts == ["2 left", "1 left"]
-    for key in ("first_n", "tag_verb"):
+    for key in ("first_n", "tag_verb", "action_tag", "first_word"):
         assert len(to_rows(found, action_key=key).batch) == 8
     with pytest.raises(ValueError, match="action_key: unknown 'x'"):
         to_rows(found, action_key="x")

@@ -34,7 +34,7 @@ from bipace.core.estimators import RECIPES, recipe
 from bipace.core.greedy import greedy_cosine
 from bipace.core.labels import label
 from bipace.core.returns import return_to_go
-from bipace.core.rows import DroppedRowsWarning, build_batch
+from bipace.core.rows import DroppedRowsWarning, LoneGroupsWarning, build_batch
 
 STEP_RECIPES = ["gigpo", "hgpo", "bigpo", "diff_peer", "bipace", "pooled"]
 
@@ -163,7 +163,8 @@ def test_8_the_state_key_is_not_the_step_index():
 
 @pytest.mark.parametrize("name", STEP_RECIPES)
 def test_8_the_same_text_under_two_tasks_is_never_one_cluster(name):
-    apart = table([10.0, 0.0], task=["p", "q"])
+    with pytest.warns(LoneGroupsWarning, match="all 2 prompt groups hold one trajectory"):
+        apart = table([10.0, 0.0], task=["p", "q"])
     assert values(apart, name).tolist() == [0.0, 0.0]
 
 

@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bipace.core import segments
-from bipace.core.advantages import advantages
-from bipace.core.estimators import recipe
+from bipace.core.advantages import Branch, advantages
+from bipace.core.clustering import by_features
+from bipace.core.estimators import describe, recipe
+from bipace.core.returns import return_to_go
 from strategies import EPS, step_tables, to_batch
 
 quick = settings(max_examples=50, deadline=None)
@@ -23,6 +25,75 @@ def step_term(rows, name="bipace", **options):
 def test_the_values_of_a_cluster_sum_to_zero(rows, eps, fallback):
     term = step_term(rows, eps=eps, fallback=fallback)
     np.testing.assert_allclose(segments.total(term.value, term.peers.cluster), 0.0, atol=1e-9)
+
+
+def corrected(rows, eps, gamma=0.95):
+    """The method as its sources write it, by hand: Eq. 1 divided, Qhat - Vhat not, leave-one-out without a peer."""
+    table = to_batch(rows)
+    labels, returns = by_features(table, eps), return_to_go(table, gamma)
+    wholes = {trajectory: table.reward[table.trajectory == trajectory].sum() for trajectory in set(table.trajectory)}
+    out = []
+    for i in range(len(rows)):
+        group = [wholes[trajectory] for trajectory in set(table.trajectory[table.task == table.task[i]])]
+        spread = np.std(group, ddof=1) if len(group) > 1 else 0.0
+        whole = (wholes[table.trajectory[i]] - np.mean(group)) / (spread + 1e-6) if len(group) > 1 else 0.0
+        cluster = np.flatnonzero(labels == labels[i])
+        same = cluster[table.action[cluster] == table.action[i]]
+        if len(cluster) == 1:
+            step = 0.0
+        elif len(same) == 1:
+            step = returns[i] - returns[cluster[cluster != i]].mean()
+        else:
+            step = returns[same].mean() - returns[cluster].mean()
+        out.append(whole + step)
+    return out
+
+
+@settings(max_examples=100, deadline=None)
+@given(step_tables(), radii)
+def test_bipace_at_its_defaults_is_eq_1_plus_the_recentred_step_term(rows, eps):
+    rows = [{**row, "reward": row["reward"] * 4} for row in rows]  # quarters become whole: groups are equal or apart
+    values = advantages(to_batch(rows), recipe("bipace", eps=eps)).values
+    np.testing.assert_allclose(values, corrected(rows, eps), rtol=1e-6, atol=1e-6)
+
+
+def test_each_term_has_its_own_division_and_one_switch_sets_both():
+    names = {"mean_std_norm": "cluster_std", "mean_norm": "no_scale"}
+
+    def scales(name, **options):
+        return [term["scale"]["name"] for term in describe(recipe(name, **options))["terms"]]
+
+    for name in ("bipace", "diff_peer"):
+        assert scales(name) == ["cluster_std", "no_scale"]
+    for name in ("gigpo", "bigpo"):
+        assert scales(name) == ["cluster_std", "cluster_std"]
+    for name in ("gigpo", "bigpo", "diff_peer", "bipace"):
+        for mode, scale in names.items():
+            assert scales(name, mode=mode) == [scale, scale]
+        assert scales(name, trajectory_mode="mean_norm", step_mode="mean_std_norm") == ["no_scale", "cluster_std"]
+        with pytest.raises(ValueError, match=r"mode: 'mean_norm' sets both terms"):
+            recipe(name, mode="mean_norm", step_mode="mean_norm")
+        with pytest.raises(ValueError, match="step_mode: unknown 'mean_nrm'; did you mean 'mean_norm'"):
+            recipe(name, step_mode="mean_nrm")
+
+
+@quick
+@given(step_tables(), radii)
+def test_a_cluster_with_one_action_says_nothing_at_the_defaults(rows, eps):
+    """Q = V there: what leave-one-out would give is noise."""
+    one = [{**row, "action": "go"} for row in rows]
+    for name in ("bipace", "diff_peer"):
+        np.testing.assert_allclose(advantages(to_batch(one), recipe(name, eps=eps)).outcomes[-1].value, 0.0, atol=1e-9)
+
+
+@quick
+@given(step_tables(), radii)
+def test_an_outcome_keeps_the_arithmetic_of_its_value(rows, eps):
+    for name in ("bipace", "gigpo", "rloo", "pooled"):
+        options = {"eps": eps} if name == "bipace" else {}
+        for said in advantages(to_batch(rows), recipe(name, **options)).outcomes:
+            expected = np.where(said.branch == Branch.LONE, 0.0, said.term.weight * (said.q - said.v) / said.scale)
+            np.testing.assert_allclose(said.value, expected, rtol=1e-12, atol=1e-12)
 
 
 @quick

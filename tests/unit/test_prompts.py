@@ -75,6 +75,30 @@ def test_parsing(text, tagged, action, ok):
     assert parse_response(text, tagged) == (type(parse_response("", False)))(action, ok)
 
 
+def test_an_action_is_lower_cased_before_anyone_sees_it():
+    assert parse_response("<action> Go North </action>", True, lowercase=True).action == "go north"
+    assert parse_response("Get 1 Log", False, lowercase=True).action == "get 1 log"
+    assert parse_response("No Tags", True, lowercase=True).action == "no tags"
+
+
+@pytest.mark.parametrize(
+    ("text", "ok"),
+    [
+        ("<think>hm</think><action>look</action>", True),
+        ("<action>look</action><think></think>", True),
+        ("<action>look</action>", False),
+        ("<think>hm<action>look</action>", False),
+        ("<think>hm</think><action>look", False),
+        ("<think>\u8d70</think><action>look</action>", False),
+        ("<Think>hm</Think><action>look</action>", False),
+    ],
+)
+def test_the_strict_form_has_a_thought_and_no_chinese_character(text, ok):
+    strict, plain = parse_response(text, True, strict=True), parse_response(text, True)
+    assert (strict.action, strict.ok) == (plain.action, ok)
+    assert parse_response(text, False, strict=True).ok
+
+
 def test_window_message_shows_the_last_pairs_and_the_admissible_actions():
     turn = Turn("you see a door", admissible=("open door", "look"))
     text = window_message("Rules.", "find the key", [("o2", "a2"), ("o3", "a3")], 3, turn, tagged=True)

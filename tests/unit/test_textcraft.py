@@ -41,7 +41,8 @@ def test_every_goal_is_solved_by_its_plan_and_only_at_the_last_command():
         environment.reset(f"{goal}/0")
         *before, last = [environment.step(command) for command in suite().expert(f"{goal}/0")]
         assert all(turn.valid and not turn.terminated and turn.reward == 0.0 for turn in before), goal
-        assert last == Turn(last.observation, reward=1.0, terminated=True, won=True), goal
+        assert last == Turn(last.observation, 1.0, True, True, executed=last.executed), goal
+        assert last.executed is not None
 
 
 def test_expert_uses_only_recipes_that_the_prompt_shows():

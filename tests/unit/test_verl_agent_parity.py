@@ -1,4 +1,4 @@
-"""`habits="verl_agent"` gives what verl-agent's public code gave when it was run beside ours (tests/golden)."""
+"""`convention="verl_agent"` gives what verl-agent's public code gave when it was run beside ours (tests/golden)."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ OUTPUTS = [(case, output) for case in GOLDEN["cases"] for output in case["output
 @pytest.mark.parametrize(("case", "output"), OUTPUTS, ids=[f"{o['recipe']}-{i}" for i, (_, o) in enumerate(OUTPUTS)])
 def test_the_public_codes_numbers(case, output):
     rows = [{**row, "feature": [0.0]} for row in case["rows"]]
-    made = recipe(output["recipe"], habits="verl_agent", **output["options"])
+    made = recipe(output["recipe"], convention="verl_agent", **output["options"])
     # Their arithmetic is float32.
     np.testing.assert_allclose(advantages(to_batch(rows), made).values, output["values"], rtol=1e-5, atol=2e-5)
 
@@ -28,12 +28,12 @@ def test_every_recipe_they_share_with_us_is_held_to_them():
     assert sum("similarity" in output["options"] for _, output in OUTPUTS) == 12
 
 
-def test_the_habits_are_not_the_default():
-    """On at least one table every recipe's default differs from the habits: the switch is a choice."""
+def test_the_convention_are_not_the_default():
+    """On at least one table every recipe's default differs from the convention: the switch is a choice."""
     for name in ("grpo", "dr_grpo", "rloo", "gigpo"):
         differs = []
         for case in GOLDEN["cases"]:
             batch = to_batch([{**row, "feature": [0.0]} for row in case["rows"]])
-            own, theirs = (advantages(batch, recipe(name, habits=h)).values for h in ("paper", "verl_agent"))
+            own, theirs = (advantages(batch, recipe(name, convention=h)).values for h in ("paper", "verl_agent"))
             differs.append(np.abs(own - theirs).max() > 1e-3)
         assert any(differs)

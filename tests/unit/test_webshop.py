@@ -222,9 +222,10 @@ def test_no_action_breaks_a_session(shop, number, script):
         turn = environment.step(action)
         assert expected is None or turn.valid == expected
         no_ops += not turn.valid
+        assert (turn.executed is None) == (not turn.valid)
         if not turn.valid:
             assert environment.view is view
-            assert turn == replace(before, reward=0.0, valid=False)
+            assert turn == replace(before, reward=0.0, valid=False, executed=None)
         assert turn.terminated == (environment.view.kind == "done")
         assert turn.reward == 0.0 or (turn.terminated and 0.0 <= turn.reward <= 1.0)
         assert turn.won == (environment.score is not None and environment.score.total == 1.0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bipace.analyze.credit import BY_FEATURES, Credit, agreement, credit_of, feature_clusters, recipe_options
+from bipace.analyze.credit import BY_FEATURES, Credit, agreement, credit_of, feature_clusters, options_of
 from bipace.analyze.features import TEXT_LABEL, hidden_states, text_vectors
 from bipace.analyze.findings import SEVERITIES, Evidence, Finding, as_json, find
 from bipace.analyze.formats import read_files
@@ -33,9 +33,9 @@ class Options:
     Attributes:
         gamma: discount of the return-to-go.
         w: weight of the step terms.
-        mode: "mean_std_norm" or "mean_norm".
+        mode: "mean_std_norm" or "mean_norm" for both terms; None: each recipe its own.
         eps: cosine radius of the recipes that cluster by features.
-        action_key: "action_tag" or "tag_verb".
+        action_key: "action_tag" or "first_word".
         model: local Hugging Face folder for hidden states; text vectors where None.
         layer: of the hidden states: index, negative from the end, or fraction of the depth.
         format: reader; None detects.
@@ -47,7 +47,7 @@ class Options:
 
     gamma: float = 0.95
     w: float = 1.0
-    mode: str = "mean_std_norm"
+    mode: str | None = None
     eps: float = 0.1
     action_key: str = "action_tag"
     model: str | None = None
@@ -182,7 +182,7 @@ def analyze(
 
 
 def _credit(table: Table, name: str, options: Options, eps: float, labels: Ints | None = None) -> Credit:
-    return credit_of(table.batch, name, recipe_options(name, options.gamma, options.w, options.mode, eps), labels)
+    return credit_of(table.batch, name, options_of(name, options.gamma, options.w, options.mode, eps), labels)
 
 
 def _featured(table: Table, options: Options, progress: Progress) -> tuple[str, str, Table]:

@@ -1,7 +1,6 @@
 """Every recipe's advantages on the table, with the arithmetic behind each number: R, Q, V, scale and branch.
 
-Nothing is computed twice: `bipace.core.advantages` gives the values, and the same term functions on the same peers give
-the Q and V that are shown.
+Nothing is computed twice: `bipace.core.advantages` gives the values, and with them the Q, V and scale of every term.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bipace.core import segments
-from bipace.core.advantages import Advantages, Blend, Outcome, Recipe, Term, advantages
-from bipace.core.baselines import Peers, leave_one_out
-from bipace.core.clustering import by_features, by_history
+from bipace.core.advantages import Outcome, Recipe, Term, advantages
+from bipace.core.clustering import by_features
 from bipace.core.diagnostics import cluster_diagnostics, term_diagnostics
-from bipace.core.estimators import RECIPES, recipe
+from bipace.core.estimators import RECIPES, recipe, recipe_options
+from bipace.core.parts import describe_part, needs_of
 from bipace.core.steps import Floats, Ints, StepBatch
 
 __all__ = [
@@ -27,10 +26,10 @@ __all__ = [
     "arithmetic",
     "credit_of",
     "feature_clusters",
-    "recipe_options",
+    "options_of",
 ]
 
-BY_FEATURES = ("bigpo", "diff_peer", "bipace")
+BY_FEATURES = tuple(name for name in RECIPES if "features" in recipe(name).needs)
 # Above this the [n, n] matrix of inner products of one prompt group costs more memory than it saves time.
 GRAM_ROWS = 4096
 
@@ -74,13 +73,11 @@ class Credit:
     terms: tuple[Arithmetic, ...]
 
 
-def recipe_options(name: str, gamma: float, w: float, mode: str, eps: float) -> dict[str, object]:
+def options_of(name: str, gamma: float, w: float, mode: str | None, eps: float) -> dict[str, object]:
     """The options out of these that the recipe takes."""
-    import inspect
-
     given = {"gamma": gamma, "w": w, "mode": mode, "eps": eps}
-    known = inspect.signature(RECIPES[name]).parameters
-    return {key: value for key, value in given.items() if key in known}
+    known = recipe_options(name)
+    return {key: value for key, value in given.items() if key in known and value is not None}
 
 
 def feature_clusters(batch: StepBatch, eps: float) -> Ints:
@@ -100,35 +97,27 @@ def credit_of(batch: StepBatch, name: str, options: dict[str, object], labels: I
     """
     made = recipe(name, **options)
     found = advantages(batch, made if labels is None else _with_labels(made, labels))
+    words = [arithmetic(outcome) for outcome in found.outcomes]
+    if labels is not None:
+        named = zip(words, made.terms, strict=True)
+        words = [replace(said, name=_in_words(term)) for said, term in named]
     steps = [outcome for outcome in found.outcomes if outcome.term.unit == "step"]
     numbers = {"zero_advantage_share": float((found.values == 0).mean())}
     for outcome in steps[:1]:
         numbers |= cluster_diagnostics(batch, outcome) | term_diagnostics(outcome)
-    return Credit(made, found.values, numbers, _terms(batch, made, found))
+    return Credit(made, found.values, numbers, tuple(words))
 
 
-def arithmetic(batch: StepBatch, outcome: Outcome, name: str) -> Arithmetic:
-    """What a term's value was made of, per row.
-
-    For a term whose unit is the trajectory, each trajectory is one member, as in `advantages`.
-    """
-    term = outcome.term
-    peers, back = outcome.peers, np.arange(len(batch))
-    if term.unit == "trajectory":
-        back = segments.compact(batch.trajectory)
-        first = segments.first_rows(back)
-        peers = Peers(peers.returns[first], segments.compact(peers.cluster[first]), peers.action[first])
-    falls = term.fallback(peers)
-    q = np.where(falls, peers.returns, term.q(peers))
-    v = np.where(falls, leave_one_out(peers), term.v(peers))
+def arithmetic(outcome: Outcome) -> Arithmetic:
+    """What a term's value was made of, per row."""
     return Arithmetic(
-        name=name,
-        unit=term.unit,
-        weight=term.weight,
-        returns=peers.returns[back],
-        q=q[back],
-        v=v[back],
-        scale=np.asarray(term.scale(peers), np.float64)[back],
+        name=_in_words(outcome.term),
+        unit=outcome.term.unit,
+        weight=outcome.term.weight,
+        returns=outcome.peers.returns,
+        q=outcome.q,
+        v=outcome.v,
+        scale=outcome.scale,
         branch=outcome.branch.astype(np.int64),
         value=outcome.value,
         cluster=outcome.peers.cluster,
@@ -139,29 +128,22 @@ def _with_labels(made: Recipe, labels: Ints) -> Recipe:
     """The recipe with its clustering by features replaced by its result; the table must be in visit order."""
 
     def swap(term: Term) -> Term:
-        by = getattr(term.clusters, "func", None)
-        return replace(term, clusters=lambda _batch: labels) if by is by_features else term
+        return replace(term, clusters=lambda _batch: labels) if "features" in needs_of(term.clusters) else term
 
-    parts = tuple(p if isinstance(p, Blend) else swap(p) for p in made.parts)
-    return replace(made, parts=parts)
+    return made.map(swap)
 
 
-def _terms(batch: StepBatch, made: Recipe, found: Advantages) -> tuple[Arithmetic, ...]:
-    names = [_name(term) for term in made.terms]
-    return tuple(arithmetic(batch, outcome, name) for outcome, name in zip(found.outcomes, names, strict=True))
-
-
-def _name(term: Term) -> str:
+def _in_words(term: Term) -> str:
     if term.unit == "trajectory":
         return "trajectory: whole returns of the prompt group"
-    clusters = term.clusters
-    options: dict[str, object] = getattr(clusters, "keywords", {})
-    function = getattr(clusters, "func", clusters)
-    if function is by_features:
-        return f"step: features within eps = {options['eps']}"
-    if function is by_history:
-        return f"step: same last {options['k']} observations"
-    return "step: same observation"
+    part = describe_part(term.clusters)
+    words = {
+        "by_features": "step: features within eps = {eps}",
+        "by_ngrams": "step: texts within eps = {eps} by their n-grams",
+        "by_history": "step: same last {k} observations",
+        "by_observation": "step: same observation",
+    }
+    return str(words.get(part["name"], "step: " + part["name"].replace("_", " "))).format(**part)
 
 
 def agreement(credits: Sequence[Credit]) -> tuple[list[list[float | None]], list[list[float | None]]]:

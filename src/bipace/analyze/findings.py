@@ -180,7 +180,7 @@ def _one_action(e: Evidence) -> Iterator[Finding]:
             "compare; the leave-one-out baseline steps in.",
             "A higher sampling temperature gives more distinct actions. If actions are long free text, use a coarser "
             "key: "
-            "--action-key tag_verb.",
+            "--action-key first_word.",
         )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bipace.analyze.records import LoggedStep, LoggedTrajectory, Reading
 from bipace.core.actions import ACTION_KEYS
-from bipace.core.rows import DroppedRowsWarning, build_batch
+from bipace.core.rows import DroppedRowsWarning, LoneGroupsWarning, build_batch
 from bipace.core.steps import Floats, Ints, StepBatch
 
 __all__ = ["Table", "build_table", "with_features"]
@@ -54,8 +54,8 @@ def build_table(readings: Sequence[Reading], action_key: str = "action_tag", mer
     Raises:
         ValueError: an unknown action key; no trajectory with a reward is left.
     """
-    if action_key not in ("action_tag", "tag_verb"):
-        raise ValueError(f"action_key: unknown {action_key!r}, expected action_tag or tag_verb (files hold no tokens)")
+    if action_key not in ("action_tag", "first_word"):
+        raise ValueError(f"action_key: unknown {action_key!r}, expected action_tag or first_word")
     if merge is None:
         merge = len(readings) > 1 and all(len(reading.trajectories) == 1 for reading in readings)
     found = [(i, trajectory) for i, reading in enumerate(readings) for trajectory in reading.trajectories]
@@ -101,6 +101,8 @@ def _batch(task: list[int], lengths: list[int], steps: list[LoggedStep], action_
     with warnings.catch_warnings():
         # Unusable trajectories have been taken out and named already.
         warnings.simplefilter("error", DroppedRowsWarning)
+        # Groups of one are a finding of the first rank on the page; a warning would say it twice.
+        warnings.simplefilter("ignore", LoneGroupsWarning)
         rows = build_batch(
             task=np.repeat(task, lengths).tolist(),
             trajectory=trajectory.tolist(),

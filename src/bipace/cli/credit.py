@@ -88,6 +88,7 @@ def actor_truths(
                         reward_scale=config.env.success_reward,
                         temperature=temperature,
                         action_key=config.features.action_key,
+                        refused_actions=config.features.refused_actions,
                     ),
                     generator=lambda number: torch.Generator(device=model.device).manual_seed(number),
                     describe=partial(describe, model, temperature=temperature),

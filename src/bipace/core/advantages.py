@@ -9,21 +9,22 @@ A term chooses a return, a clustering, a Q, a V and a scale; the published metho
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bipace.core import segments
 from bipace.core.baselines import Peers, cluster_mean, leave_one_out, never, no_scale, own_return
+from bipace.core.clustering import Clustering
+from bipace.core.parts import needs_of, part_name
+from bipace.core.returns import Return
 from bipace.core.steps import Bools, Floats, Ints, StepBatch
 
 __all__ = ["Advantages", "Blend", "Branch", "Outcome", "Recipe", "Term", "advantages"]
 
-Return = Callable[[StepBatch], Floats]
-Clustering = Callable[[StepBatch], Ints]
 Baseline = Callable[[Peers], Floats]
 Fallback = Callable[[Peers], Bools]
 Number = TypeVar("Number", np.float64, np.int64)
@@ -53,6 +54,11 @@ class Term:
             value is written to all its rows (long episodes must not weigh more).
         lone: a cluster of one gives "zero", its "raw" return (only for parity with code that does so), or what
             (Q - V) / scale says of it ("compared": for baselines that reach beyond the cluster).
+        alone: a cluster counts as one of one where it holds one "step", or steps of one "trajectory" (for baselines
+            that leave the step's own trajectory out).
+
+    Raises:
+        ValueError: an unknown word; a weight that is not finite.
     """
 
     returns: Return
@@ -64,6 +70,19 @@ class Term:
     weight: float = 1.0
     unit: Literal["step", "trajectory"] = "step"
     lone: Literal["zero", "raw", "compared"] = "zero"
+    alone: Literal["step", "trajectory"] = "step"
+
+    def __post_init__(self) -> None:
+        _check_word("unit", self.unit, ("step", "trajectory"))
+        _check_word("lone", self.lone, ("zero", "raw", "compared"))
+        _check_word("alone", self.alone, ("step", "trajectory"))
+        _check_finite("weight", self.weight)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Optional columns of the table that the term's parts declare."""
+        parts = (self.returns, self.clusters, self.q, self.v, self.scale, self.fallback)
+        return frozenset[str]().union(*map(needs_of, parts))
 
 
 @dataclass(frozen=True)
@@ -81,6 +100,8 @@ class Blend:
     def __post_init__(self) -> None:
         if len(self.terms) != len(self.weights) or not self.terms:
             raise ValueError(f"weights: {len(self.weights)} for {len(self.terms)} terms, expected one weight a term")
+        for weight in (*self.weights, self.weight):
+            _check_finite("weights", weight)
 
 
 @dataclass(frozen=True)
@@ -99,23 +120,56 @@ class Recipe:
     parts: tuple[Term | Blend, ...]
     penalty: Literal["own_row", "in_return"] = "own_row"
 
+    def __post_init__(self) -> None:
+        _check_word("penalty", self.penalty, ("own_row", "in_return"))
+
     @property
     def terms(self) -> tuple[Term, ...]:
         """All terms, blends opened."""
         return tuple(t for part in self.parts for t in (part.terms if isinstance(part, Blend) else (part,)))
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """Optional columns of the table that some part declares: "features", "texts"."""
+        return frozenset[str]().union(*(term.needs for term in self.terms))
+
+    @property
+    def compares_steps(self) -> bool:
+        """True where some term compares steps rather than trajectories."""
+        return any(term.unit == "step" for term in self.terms)
+
+    def map(self, change: Callable[[Term], Term]) -> Recipe:
+        """The recipe with every term, those inside blends too, replaced by what `change` makes of it."""
+        parts = tuple(
+            replace(part, terms=tuple(map(change, part.terms))) if isinstance(part, Blend) else change(part)
+            for part in self.parts
+        )
+        return replace(self, parts=parts)
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one term said: its weighted value, clusters, peers and the branch that decided, all [N].
+    """What one term said of every row, all [N]: value = weight * (q - v) / scale, unless the branch is LONE.
 
-    For a term with unit "trajectory", `peers` and `branch` are still written to every row.
+    For a term with unit "trajectory" everything is written to all rows of the trajectory, and `peers` holds step rows.
+
+    Attributes:
+        term: the choices.
+        value: the weighted value.
+        peers: returns, clusters and actions.
+        branch: the rule that decided.
+        q: the value credited to the action; on the fallback branch the own return.
+        v: the baseline; on the fallback branch the mean of the others.
+        scale: the divisor.
     """
 
     term: Term
     value: Floats
     peers: Peers
     branch: NDArray[np.int8]
+    q: Floats
+    v: Floats
+    scale: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +194,8 @@ def advantages(batch: StepBatch, recipe: Recipe) -> Advantages:
         One value a row: the same advantage for every response token of that step.
 
     Raises:
-        ValueError: what the recipe's parts refuse (missing features, eps out of range, ...), or a part of a user's
-            own that returns the wrong shape or a non-finite number.
+        ValueError: what the recipe's parts refuse (missing features, eps out of range, ...), a part of a user's own
+            that returns the wrong shape or a non-finite number, a scale of 0, or a value that is not finite.
     """
     order = batch.order()
     ordered = batch.take(order)
@@ -149,38 +203,45 @@ def advantages(batch: StepBatch, recipe: Recipe) -> Advantages:
     values = np.zeros(len(batch))
     for part in recipe.parts:
         terms = part.terms if isinstance(part, Blend) else (part,)
-        found = [_evaluate(ordered, term) for term in terms]
-        values += _blend(part, found) if isinstance(part, Blend) else found[0].value
-        outcomes += found
+        said = [_evaluate(ordered, term) for term in terms]
+        values += _blend(part, said) if isinstance(part, Blend) else said[0].value
+        outcomes += said
     if batch.penalty is not None and ordered.penalty is not None and recipe.penalty == "own_row":
         values -= ordered.penalty
+    if not np.isfinite(values).all():
+        raise ValueError(f"recipe {recipe.name}: its values overflow; rewards or weights are too large")
     back = np.empty(len(batch), np.int64)
     back[order] = np.arange(len(batch))
     return Advantages(values[back], tuple(_rows(outcome, back) for outcome in outcomes))
 
 
 def _evaluate(batch: StepBatch, term: Term) -> Outcome:
-    returns = _checked("returns", term.returns(batch), len(batch))
-    cluster = segments.compact(_checked("clusters", term.clusters(batch), len(batch)))
-    if term.unit == "step":
-        peers = Peers(returns, cluster, batch.action, segments.compact(batch.task))
-        value, branch = _value(term, peers)
-        return Outcome(term, value, peers, branch)
+    n = len(batch)
+    returns = _checked("returns", term.returns, term.returns(batch), n)
+    cluster = segments.compact(_checked("clusters", term.clusters, term.clusters(batch), n))
     trajectory = segments.compact(batch.trajectory)
+    if term.unit == "step":
+        peers = Peers(returns, cluster, batch.action, segments.compact(batch.task), trajectory)
+        return _compare(term, peers)
     first = segments.first_rows(trajectory)
-    value, branch = _value(term, Peers(returns[first], segments.compact(cluster[first]), batch.action[first]))
-    return Outcome(term, value[trajectory], Peers(returns, cluster, batch.action), branch[trajectory])
+    said = _compare(term, Peers(returns[first], segments.compact(cluster[first]), batch.action[first]))
+    every = _rows(said, trajectory)
+    return replace(every, peers=Peers(returns, cluster, batch.action))
 
 
-def _value(term: Term, peers: Peers) -> tuple[Floats, NDArray[np.int8]]:
-    difference = _checked("q", term.q(peers), len(peers.returns)) - _checked("v", term.v(peers), len(peers.returns))
+def _compare(term: Term, peers: Peers) -> Outcome:
+    n = len(peers.returns)
     falls = term.fallback(peers)
-    difference = np.where(falls, peers.returns - leave_one_out(peers), difference)
-    lone = (peers.n == 1) & (term.lone != "compared")
-    value = difference / _checked("scale", term.scale(peers), len(peers.returns))
-    value = np.where(lone, peers.returns if term.lone == "raw" else 0.0, value)
+    q = np.where(falls, peers.returns, _checked("q", term.q, term.q(peers), n))
+    v = np.where(falls, leave_one_out(peers), _checked("v", term.v, term.v(peers), n))
+    scale = _checked("scale", term.scale, term.scale(peers), n).astype(np.float64)
+    if (scale == 0).any():
+        raise ValueError(f"scale: {part_name(term.scale)} gives 0 at row {int(np.argmin(np.abs(scale)))}; add a delta")
+    single = peers.n == 1 if term.alone == "step" else peers.n_trajectories == 1
+    lone = single & (term.lone != "compared")
+    value = np.where(lone, peers.returns if term.lone == "raw" else 0.0, (q - v) / scale)
     branch = np.where(lone, Branch.LONE, np.where(falls, Branch.FALLBACK, Branch.COMPARED)).astype(np.int8)
-    return term.weight * value, branch
+    return Outcome(term, term.weight * value, peers, branch, q, v, scale)
 
 
 def _blend(blend: Blend, outcomes: list[Outcome]) -> Floats:
@@ -191,16 +252,26 @@ def _blend(blend: Blend, outcomes: list[Outcome]) -> Floats:
 
 
 def _rows(outcome: Outcome, rows: Ints) -> Outcome:
-    was = outcome.peers
-    group = None if was.group is None else was.group[rows]
-    peers = Peers(was.returns[rows], was.cluster[rows], was.action[rows], group)
-    return Outcome(outcome.term, outcome.value[rows], peers, outcome.branch[rows])
+    """The outcome of the given rows, peers included."""
+    columns = {name: getattr(outcome, name)[rows] for name in ("value", "branch", "q", "v", "scale")}
+    return replace(outcome, peers=outcome.peers.take(rows), **columns)
 
 
-def _checked(name: str, values: NDArray[Number], n: int) -> NDArray[Number]:
+def _checked(name: str, part: Callable[..., Any], values: NDArray[Number], n: int) -> NDArray[Number]:
     values = np.asarray(values)
     if values.shape != (n,):
-        raise ValueError(f"{name}: shape {values.shape}, expected ({n},): one entry per row")
+        raise ValueError(f"{name}: {part_name(part)} gives shape {values.shape}, expected ({n},): one entry per row")
     if not np.isfinite(values).all():
-        raise ValueError(f"{name}: a non-finite number at row {int(np.flatnonzero(~np.isfinite(values))[0])}")
+        bad = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise ValueError(f"{name}: {part_name(part)} gives {values[bad]} at row {bad}; must be finite")
     return values
+
+
+def _check_word(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"{name}: unknown {value!r}, expected one of {', '.join(known)}")
+
+
+def _check_finite(name: str, value: float) -> None:
+    if not np.isfinite(value):
+        raise ValueError(f"{name}: {value}, expected a finite number")

@@ -7,7 +7,7 @@ C= the members with i's action (i included), C!= the others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +20,7 @@ __all__ = [
     "cluster_mean",
     "cluster_std",
     "leave_one_out",
+    "leave_trajectory_out",
     "never",
     "no_diff_action",
     "no_same_action_peer",
@@ -39,12 +40,29 @@ class Peers:
         cluster: [N] compact int labels.
         action: [N] int labels of the action key.
         group: [N] compact int labels of the prompt group; None where the members are trajectories.
+        trajectory: [N] compact int labels of the trajectory; None where the members are trajectories.
+
+    The arrays are read-only views: a part of a user's own cannot change the table it reads.
     """
 
     returns: Floats
     cluster: Ints
     action: Ints
     group: Ints | None = None
+    trajectory: Ints | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None:
+                view = value[:]
+                view.setflags(write=False)
+                object.__setattr__(self, field.name, view)
+
+    def take(self, rows: Ints) -> Peers:
+        """The peers of the given rows, in the given order."""
+        group, trajectory = (None if v is None else v[rows] for v in (self.group, self.trajectory))
+        return Peers(self.returns[rows], self.cluster[rows], self.action[rows], group, trajectory)
 
     @cached_property
     def cluster_action(self) -> Ints:
@@ -60,6 +78,14 @@ class Peers:
     def n_same(self) -> Ints:
         """[N] members of the row's cluster with the row's action, itself included."""
         return segments.count(self.cluster_action)
+
+    @cached_property
+    def n_trajectories(self) -> Ints:
+        """[N] trajectories that have a member in the row's cluster; the members where they are trajectories."""
+        if self.trajectory is None:
+            return self.n
+        first = segments.first_rows(segments.pair(self.cluster, self.trajectory))
+        return np.bincount(self.cluster[first], minlength=1)[self.cluster].astype(np.int64)
 
     @cached_property
     def mean(self) -> Floats:
@@ -85,6 +111,23 @@ def cluster_mean(peers: Peers) -> Floats:
 def leave_one_out(peers: Peers) -> Floats:
     """V = mean of R over C without i (RLOO); the own return where i is alone, so that nothing is credited."""
     return peers.mean - (peers.returns - peers.mean) / np.maximum(peers.n - 1, 1) * (peers.n > 1)
+
+
+def leave_trajectory_out(peers: Peers) -> Floats:
+    """V = mean of R over the members of C from other trajectories; the own return where there are none.
+
+    A step that its own trajectory passes five times is no evidence about itself. Terms with this baseline set
+    `alone="trajectory"`, so that a cluster of one trajectory credits nothing.
+
+    Raises:
+        ValueError: peers whose members are trajectories.
+    """
+    if peers.trajectory is None:
+        raise ValueError('peers: no trajectories; leave_trajectory_out is for step terms (unit="step")')
+    own = segments.pair(peers.cluster, peers.trajectory)
+    others = peers.n - segments.count(own)
+    own_sum = segments.total(peers.returns - peers.mean, own)
+    return np.where(others > 0, peers.mean - own_sum / np.maximum(others, 1), peers.returns)
 
 
 def other_actions_mean(peers: Peers) -> Floats:

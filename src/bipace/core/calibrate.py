@@ -13,22 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from bipace.core import segments
-from bipace.core.advantages import Blend, Recipe, Term
-from bipace.core.clustering import by_features, prompt_groups, remove_directions, vectors_of
+from bipace.core.advantages import Recipe, Term
+from bipace.core.clustering import ByFeatures, Clustering, prompt_groups, remove_directions, vectors_of
 from bipace.core.greedy import Centroid, gram_matrix, greedy_from_gram
 from bipace.core.returns import return_to_go
 from bipace.core.steps import Floats, Ints, StepBatch
 
 __all__ = [
     "GRID",
+    "ByCalibratedFeatures",
+    "Calibrated",
     "Calibration",
-    "by_calibrated_features",
     "calibrate",
     "calibration_metrics",
     "choose",
@@ -131,56 +131,73 @@ def calibrate(
     return Calibration(curve[best][1], curve[best][0], tuple(curve), labels[best])
 
 
-def by_calibrated_features(
-    batch: StepBatch,
-    gamma: float = 0.95,
-    grid: Sequence[float] = GRID,
-    directions: Sequence[int] = (0,),
-    centroid: Centroid = "mean",
-) -> Ints:
-    """`by_features` at the radius that `calibrate` chooses on this very batch; [N] compact labels."""
-    return calibrate(batch, gamma, grid=grid, directions=directions, centroid=centroid).labels
+@dataclass(frozen=True)
+class ByCalibratedFeatures:
+    """`by_features` at the radius that `calibrate` chooses on the very batch it is asked about.
+
+    Attributes:
+        gamma: discount of the returns-to-go that are predicted.
+        grid: radii.
+        directions: numbers of leading principal directions removed.
+        centroid: see `by_features`.
+    """
+
+    gamma: float = 0.95
+    grid: tuple[float, ...] = GRID
+    directions: tuple[int, ...] = (0,)
+    centroid: Centroid = "mean"
+    name: ClassVar[str] = "by_calibrated_features"
+    needs: ClassVar[frozenset[str]] = frozenset({"features"})
+
+    def __call__(self, batch: StepBatch) -> Ints:
+        """[N] compact labels."""
+        return self.choose(batch).labels
+
+    def choose(self, batch: StepBatch) -> Calibration:
+        """The choice on a batch, with its curve."""
+        return calibrate(batch, self.gamma, grid=self.grid, directions=self.directions, centroid=self.centroid)
+
+    def at(self, eps: float, whiten: int) -> Clustering:
+        """The clustering with the choice frozen."""
+        return ByFeatures(eps, self.centroid, whiten)
+
+
+@runtime_checkable
+class Calibrated(Protocol):
+    """A clustering that chooses its radius on a batch and can be frozen at a choice."""
+
+    def choose(self, batch: StepBatch) -> Calibration:
+        """The choice on a batch, with its curve."""
+        ...
+
+    def at(self, eps: float, whiten: int) -> Clustering:
+        """The clustering with the choice frozen."""
+        ...
 
 
 def choose(batch: StepBatch, terms: Iterable[Term]) -> Calibration | None:
-    """What the first term with `eps="auto"` chooses on this batch; None where there is none.
+    """What the first term whose clustering calibrates itself chooses on this batch; None where there is none.
 
     Raises:
         ValueError: what `calibrate` refuses.
     """
-    options = next((found for term in terms if (found := _automatic(term)) is not None), None)
-    return None if options is None else calibrate(batch, **options)
+    first = next((term.clusters for term in terms if isinstance(term.clusters, Calibrated)), None)
+    return None if first is None else first.choose(batch)
 
 
 def hold(recipe: Recipe, eps: float, whiten: int) -> Recipe:
-    """The recipe with a fixed radius and whitening wherever it says `eps="auto"`."""
-
-    def fixed(term: Term) -> Term:
-        options = _automatic(term)
-        if options is None:
-            return term
-        centroid = options.get("centroid", "mean")
-        return replace(term, clusters=partial(by_features, eps=eps, centroid=centroid, whiten=whiten))
-
-    parts = (
-        replace(part, terms=tuple(map(fixed, part.terms))) if isinstance(part, Blend) else fixed(part)
-        for part in recipe.parts
+    """The recipe with a fixed radius and whitening wherever a clustering would calibrate itself."""
+    return recipe.map(
+        lambda term: (
+            replace(term, clusters=term.clusters.at(eps, whiten)) if isinstance(term.clusters, Calibrated) else term
+        )
     )
-    return replace(recipe, parts=tuple(parts))
 
 
 def calibration_metrics(found: Calibration) -> dict[str, float]:
     """The choice and its curve, as metrics."""
     curve = {f"eps_error/{whiten}/{eps:g}": error for whiten, eps, error in found.curve}
     return {"eps": found.eps, "whiten": float(found.whiten), **curve}
-
-
-def _automatic(term: Term) -> dict[str, Any] | None:
-    """The options of a term's `by_calibrated_features`; None for other clusters."""
-    clusters: Any = term.clusters
-    if getattr(clusters, "func", clusters) is not by_calibrated_features:
-        return None
-    return getattr(clusters, "keywords", {})
 
 
 def _others(values: Floats, labels: Ints, trajectory: Ints) -> tuple[Floats, Floats]:

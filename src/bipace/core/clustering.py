@@ -1,13 +1,18 @@
 """Clusterings: which steps of a prompt group are compared with each other.
 
 Each function maps a table to compact integer labels [N]. Two rows with one label are *peers*. No cluster ever spans
-two prompt groups. A clustering of your own is any function with this shape.
+two prompt groups. A clustering of your own is any function with this shape; where it reads features or texts it
+declares so (`bipace.core.parts.needs`). `ByHistory`, `BySimilarity`, `ByFeatures`, `ByNgrams` and `ByChance` are the
+functions with their options fixed, as terms hold them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +20,21 @@ from numpy.typing import NDArray
 from bipace.core import segments
 from bipace.core.features import Features, on_host
 from bipace.core.greedy import Centroid, Form, greedy_cosine, unit
+from bipace.core.ngrams import ngram_vectors
+from bipace.core.parts import needs, needs_of
 from bipace.core.steps import Ints, StepBatch
 
 __all__ = [
+    "ByChance",
+    "ByFeatures",
+    "ByHistory",
+    "ByNgrams",
+    "BySimilarity",
+    "Clustering",
+    "by_chance",
     "by_features",
     "by_history",
+    "by_ngrams",
     "by_observation",
     "by_prompt_group",
     "by_similarity",
@@ -27,6 +42,8 @@ __all__ = [
     "remove_directions",
     "vectors_of",
 ]
+
+Clustering = Callable[[StepBatch], Ints]
 
 
 def by_prompt_group(batch: StepBatch) -> Ints:
@@ -64,6 +81,7 @@ def by_history(batch: StepBatch, k: int = 1) -> Ints:
     return segments.compact(out)
 
 
+@needs("texts")
 def by_similarity(batch: StepBatch, ratio: float = 0.95) -> Ints:
     """Peers have similar observation text: a step joins the first cluster whose leader is similar enough.
 
@@ -95,6 +113,7 @@ def by_similarity(batch: StepBatch, ratio: float = 0.95) -> Ints:
     return segments.compact(labels)
 
 
+@needs("features")
 def by_features(
     batch: StepBatch, eps: float = 0.1, centroid: Centroid = "mean", whiten: int = 0, form: Form = "gram"
 ) -> Ints:
@@ -121,16 +140,124 @@ def by_features(
     """
     if batch.features is None:
         raise ValueError("features: None, but by_features compares feature vectors; capture hidden states first")
-    if not 0.0 <= eps <= 2.0:
-        raise ValueError(f"eps: {eps}, expected a cosine distance in [0, 2]")
+    _check_radius(eps)
     features = remove_directions(batch.features, whiten) if whiten else batch.features
-    labels = np.empty(len(batch), np.int64)
-    used = 0
+    return _greedy_by_group(batch, features, eps, centroid, form)
+
+
+@needs("texts")
+def by_ngrams(batch: StepBatch, eps: float = 0.1, n: int = 3, centroid: Centroid = "mean") -> Ints:
+    """Peers have observation texts that share most character n-grams: `by_features` over `ngram_vectors`.
+
+    The paper's lexical control: the same greedy pass and the same radius, words in place of hidden states.
+
+    Raises:
+        ValueError: the table carries no texts; eps outside [0, 2]; n below 1.
+    """
+    if batch.texts is None:
+        raise ValueError("texts: None, but by_ngrams compares observation texts; build the table with text")
+    _check_radius(eps)
+    vectors = ngram_vectors(batch.texts, n)
+    return _greedy_by_group(batch, vectors[batch.observation], eps, centroid, "gram")
+
+
+def by_chance(batch: StepBatch, clusters: Clustering, seed: int = 0) -> Ints:
+    """Random clusters with the sizes of another clustering's: the control that tells structure from size.
+
+    Inside each prompt group the labels of `clusters` are dealt anew. The deal follows from the seed and from the
+    group's own rows (steps, rewards, sizes), so it depends neither on row order nor on other groups.
+
+    Args:
+        batch: the table.
+        clusters: whose sizes are kept.
+        seed: another deal.
+
+    Raises:
+        ValueError: what `clusters` refuses; a negative seed.
+    """
+    if seed < 0:
+        raise ValueError(f"seed: {seed}, expected an integer >= 0")
+    labels = segments.compact(clusters(batch))
+    dealt = np.empty(len(batch), np.int64)
     for rows in prompt_groups(batch):
-        found = greedy_cosine(vectors_of(features, rows), eps, centroid, form)
-        labels[rows] = found + used
-        used += int(found.max()) + 1
-    return segments.compact(labels)
+        own = labels[rows]
+        content = (batch.t[rows], batch.reward[rows], segments.compact(own))
+        deal = np.random.default_rng([seed, *(zlib.crc32(column.tobytes()) for column in content)])
+        dealt[rows] = deal.permutation(own)
+    return segments.compact(dealt)
+
+
+@dataclass(frozen=True)
+class ByHistory:
+    """`by_history` with its k."""
+
+    k: int = 1
+    name: ClassVar[str] = "by_history"
+
+    def __call__(self, batch: StepBatch) -> Ints:
+        """[N] compact labels."""
+        return by_history(batch, self.k)
+
+
+@dataclass(frozen=True)
+class BySimilarity:
+    """`by_similarity` with its ratio."""
+
+    ratio: float = 0.95
+    name: ClassVar[str] = "by_similarity"
+    needs: ClassVar[frozenset[str]] = frozenset({"texts"})
+
+    def __call__(self, batch: StepBatch) -> Ints:
+        """[N] compact labels."""
+        return by_similarity(batch, self.ratio)
+
+
+@dataclass(frozen=True)
+class ByFeatures:
+    """`by_features` with its options."""
+
+    eps: float = 0.1
+    centroid: Centroid = "mean"
+    whiten: int = 0
+    name: ClassVar[str] = "by_features"
+    needs: ClassVar[frozenset[str]] = frozenset({"features"})
+
+    def __call__(self, batch: StepBatch) -> Ints:
+        """[N] compact labels."""
+        return by_features(batch, self.eps, self.centroid, self.whiten)
+
+
+@dataclass(frozen=True)
+class ByNgrams:
+    """`by_ngrams` with its options."""
+
+    eps: float = 0.1
+    n: int = 3
+    centroid: Centroid = "mean"
+    name: ClassVar[str] = "by_ngrams"
+    needs: ClassVar[frozenset[str]] = frozenset({"texts"})
+
+    def __call__(self, batch: StepBatch) -> Ints:
+        """[N] compact labels."""
+        return by_ngrams(batch, self.eps, self.n, self.centroid)
+
+
+@dataclass(frozen=True)
+class ByChance:
+    """`by_chance` of another clustering; it needs what that one needs."""
+
+    clusters: Clustering
+    seed: int = 0
+    name: ClassVar[str] = "by_chance"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the clustering needs whose sizes are kept."""
+        return needs_of(self.clusters)
+
+    def __call__(self, batch: StepBatch) -> Ints:
+        """[N] compact labels."""
+        return by_chance(batch, self.clusters, self.seed)
 
 
 def prompt_groups(batch: StepBatch) -> list[Ints]:
@@ -170,3 +297,18 @@ def _first_similar(texts: Sequence[str], leaders: list[int], first: int, observa
         if SequenceMatcher(None, texts[leaders[index]], texts[observation]).ratio() >= ratio:
             return index
     return len(leaders)
+
+
+def _check_radius(eps: float) -> None:
+    if not 0.0 <= eps <= 2.0:
+        raise ValueError(f"eps: {eps}, expected a cosine distance in [0, 2]")
+
+
+def _greedy_by_group(batch: StepBatch, features: Features, eps: float, centroid: Centroid, form: Form) -> Ints:
+    labels = np.empty(len(batch), np.int64)
+    used = 0
+    for rows in prompt_groups(batch):
+        own = greedy_cosine(vectors_of(features, rows), eps, centroid, form)
+        labels[rows] = own + used
+        used += int(own.max()) + 1
+    return segments.compact(labels)

@@ -4,19 +4,23 @@
 |---|---|---|
 | dr_grpo / grpo | group mean, without / with division by the group's deviation | none |
 | rloo | leave-one-out mean | none |
-| gigpo | as grpo | same observation: R - cluster mean |
+| gigpo | as grpo | same observation: (R - cluster mean) / deviation |
 | hgpo | none (`base_group` adds it) | blend over k of: same last k observations |
-| bigpo | as grpo | near hidden state: R - cluster mean |
+| bigpo | as grpo | near hidden state: (R - cluster mean) / deviation |
 | diff_peer | as grpo | near hidden state: R - mean of the other actions |
 | bipace | as grpo | near hidden state: mean of the same action - cluster mean |
 | pooled | none | same observation, partial pooling: V shrunk to the group's mean, Q shrunk to V |
 
 Switches that several recipes share:
-    mode: "mean_std_norm" divides both levels by their sample deviation + 1e-6 (GiGPO on ALFWorld), "mean_norm"
-        divides neither (GiGPO on WebShop).
+    mode: verl-agent's one switch for both terms: "mean_std_norm" divides both by their sample deviation + 1e-6 (its
+        ALFWorld), "mean_norm" neither (its WebShop). None: each term has the recipe's own default.
+    trajectory_mode, step_mode: the same words for one term. The sources write BiPACE's trajectory term with the
+        division (Eq. 1) and its step term, Qhat - Vhat, without; GiGPO divides both (Eq. 2), and so does the state
+        side alone, which changes the partition and nothing else.
     w: weight of the step term; 1 in every published run.
     gamma: discount of the return-to-go; 0.95.
-    habits: "paper", or "verl_agent" for parity with that public code: trajectory statistics over step rows (long
+    leave_out: "trajectory" takes the mean of the other trajectories' steps as the step term's V.
+    convention: "paper", or "verl_agent" for parity with that public code: trajectory statistics over step rows (long
         episodes weigh more), a lone trajectory keeps its raw return, penalties enter the returns.
 """
 
@@ -26,30 +30,34 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
-from bipace.core.advantages import Blend, Clustering, Recipe, Term
+from bipace.core.advantages import Blend, Recipe, Term
 from bipace.core.baselines import cluster_std, leave_one_out, other_actions_mean, same_action_mean
-from bipace.core.calibrate import by_calibrated_features
-from bipace.core.clustering import by_features, by_history, by_observation, by_similarity
+from bipace.core.clustering import ByHistory, BySimilarity, Clustering, by_observation
 from bipace.core.greedy import Centroid
-from bipace.core.levels import (
+from bipace.core.parts import describe_part
+from bipace.core.plugins import load_attribute
+from bipace.core.pooling import Prior, group_std, pooled_q, pooled_v
+from bipace.core.returns import ReturnToGo
+from bipace.core.terms import (
     SCALES,
+    Clusters,
+    Convention,
     Eps,
     Fallback,
-    Habits,
+    LeaveOut,
     Mode,
     Whiten,
     assemble,
     charged,
     local_clusters,
+    modes,
+    renamed,
     require_known,
     step_term,
     trajectory_term,
 )
-from bipace.core.plugins import load_attribute
-from bipace.core.pooling import Prior, group_std, pooled_q, pooled_v
-from bipace.core.returns import return_to_go
 
 __all__ = [
     "RECIPES",
@@ -60,49 +68,55 @@ __all__ = [
     "dr_grpo",
     "gigpo",
     "grpo",
-    "has_step_term",
     "hgpo",
-    "needs_features",
     "pooled",
     "recipe",
     "recipe_options",
     "rloo",
 ]
 
+_BOTH: tuple[Mode, Mode] = ("mean_std_norm", "mean_std_norm")
+_TRAJECTORY: tuple[Mode, Mode] = ("mean_std_norm", "mean_norm")
 
-def grpo(habits: Habits = "paper") -> Recipe:
+
+def grpo(convention: Convention = "paper") -> Recipe:
     """A(tau) = (R(tau) - mu_p) / (sigma_p + 1e-6), mu and sigma (ddof 1) over the group's trajectories.
 
     Source: DeepSeekMath, arXiv 2402.03300; BiPACE Eq. 1. A lone trajectory gives 0.
     """
-    return assemble("grpo", trajectory_term("mean_std_norm", habits), habits=habits)
+    return assemble("grpo", trajectory_term("mean_std_norm", convention), convention=convention)
 
 
-def dr_grpo(habits: Habits = "paper") -> Recipe:
+def dr_grpo(convention: Convention = "paper") -> Recipe:
     """A(tau) = R(tau) - mu_p. Source: Dr. GRPO, arXiv 2503.20783. A lone trajectory gives 0."""
-    return assemble("dr_grpo", trajectory_term("mean_norm", habits), habits=habits)
+    return assemble("dr_grpo", trajectory_term("mean_norm", convention), convention=convention)
 
 
-def rloo(habits: Habits = "paper") -> Recipe:
+def rloo(convention: Convention = "paper") -> Recipe:
     """A(tau) = R(tau) - mean of the others = n/(n-1) (R(tau) - mu_p). Source: RLOO, arXiv 2402.14740. Lone: 0."""
-    return assemble("rloo", trajectory_term("mean_norm", habits, leave_one_out), habits=habits)
+    return assemble("rloo", trajectory_term("mean_norm", convention, leave_one_out), convention=convention)
 
 
 def gigpo(
     w: float = 1.0,
     gamma: float = 0.95,
-    mode: Mode = "mean_std_norm",
+    mode: Mode | None = None,
+    trajectory_mode: Mode | None = None,
+    step_mode: Mode | None = None,
     similarity: float | None = None,
-    habits: Habits = "paper",
+    leave_out: LeaveOut = "nothing",
+    convention: Convention = "paper",
 ) -> Recipe:
     """Trajectory term + w * (R_i - mu_C) / (sigma_C + 1e-6), C = same observation in the prompt group.
 
-    Source: GiGPO, arXiv 2505.10978; BiPACE Eq. 2. A step alone with its observation gives 0 in the second term.
-    `similarity` (0.95 in the public code) groups by difflib ratio instead of equality.
+    Source: GiGPO, arXiv 2505.10978; BiPACE Eq. 2. Both terms are divided by default. A step alone with its
+    observation gives 0 in the second term. `similarity` (0.95 in the public code) groups by difflib ratio instead of
+    equality.
     """
-    clusters: Clustering = by_observation if similarity is None else partial(by_similarity, ratio=similarity)
-    step = step_term(clusters, w=w, gamma=gamma, mode=mode, habits=habits)
-    return assemble("gigpo", trajectory_term(mode, habits), step, habits=habits)
+    episode, local = modes(mode, trajectory_mode, step_mode, default=_BOTH)
+    clusters: Clustering = by_observation if similarity is None else BySimilarity(similarity)
+    step = step_term(clusters, w=w, gamma=gamma, mode=local, convention=convention, leave_out=leave_out)
+    return assemble("gigpo", trajectory_term(episode, convention), step, convention=convention)
 
 
 def hgpo(
@@ -112,7 +126,7 @@ def hgpo(
     gamma: float = 0.95,
     mode: Mode = "mean_std_norm",
     base_group: bool = False,
-    habits: Habits = "paper",
+    convention: Convention = "paper",
 ) -> Recipe:
     """Sum over k = 1..history+1 of weights (k + weight_offset)^alpha times (R_i - mu_k) / (sigma_k + 1e-6).
 
@@ -133,85 +147,110 @@ def hgpo(
             f"weight_offset: {weight_offset} makes the first weight {first}^{alpha}; take a larger one, or alpha >= 0"
         )
     scale = partial(cluster_std, ddof=0) if mode == "mean_std_norm" else SCALES[require_known("mode", mode, SCALES)]
-    returns = charged(partial(return_to_go, gamma=gamma), habits)
-    levels = {k: Term(returns, partial(by_history, k=k), scale=scale) for k in range(1, history + 2)}
+    returns = charged(ReturnToGo(gamma), convention)
+    levels = {k: Term(returns, ByHistory(k), scale=scale) for k in range(1, history + 2)}
     if base_group:
-        levels[0] = trajectory_term(mode, habits)
+        levels[0] = trajectory_term(mode, convention)
     weights = tuple(float((k + weight_offset) ** alpha) for k in levels)
-    return assemble("hgpo", Blend(tuple(levels.values()), weights), habits=habits)
+    return assemble("hgpo", Blend(tuple(levels.values()), weights), convention=convention)
 
 
 def bigpo(
     w: float = 1.0,
     gamma: float = 0.95,
-    mode: Mode = "mean_std_norm",
-    eps: Eps = 0.1,
+    mode: Mode | None = None,
+    trajectory_mode: Mode | None = None,
+    step_mode: Mode | None = None,
+    eps: Eps = 0.05,
     centroid: Centroid = "mean",
     whiten: Whiten = 0,
-    habits: Habits = "paper",
+    leave_out: LeaveOut = "nothing",
+    clusters: Clusters = "features",
+    convention: Convention = "paper",
 ) -> Recipe:
-    """GiGPO with clusters of hidden states: the state side of BiPACE alone (arXiv 2606.25556). See `by_features`."""
-    clusters = local_clusters("features", gamma, eps, centroid, whiten)
-    step = step_term(clusters, w=w, gamma=gamma, mode=mode, habits=habits)
-    return assemble("bigpo", trajectory_term(mode, habits), step, habits=habits)
+    """GiGPO with clusters of hidden states: the state side of BiPACE alone (arXiv 2606.25556). See `by_features`.
+
+    The partition is all that changes, so both terms are divided as GiGPO's are.
+    """
+    episode, local = modes(mode, trajectory_mode, step_mode, default=_BOTH)
+    near = local_clusters(clusters, gamma, eps, centroid, whiten)
+    step = step_term(near, w=w, gamma=gamma, mode=local, convention=convention, leave_out=leave_out)
+    return assemble("bigpo", trajectory_term(episode, convention), step, convention=convention)
 
 
 def diff_peer(
     w: float = 1.0,
     gamma: float = 0.95,
-    mode: Mode = "mean_std_norm",
-    eps: Eps = 0.1,
+    mode: Mode | None = None,
+    trajectory_mode: Mode | None = None,
+    step_mode: Mode | None = None,
+    eps: Eps = 0.05,
     centroid: Centroid = "mean",
     whiten: Whiten = 0,
-    fallback: Fallback = "no_diff_action",
-    clusters: Literal["features", "observation"] = "features",
-    habits: Habits = "paper",
+    fallback: Fallback = "no_same_action_peer",
+    clusters: Clusters = "features",
+    convention: Convention = "paper",
 ) -> Recipe:
-    """Trajectory term + w * (R_i - mean of R over the cluster's other actions).
+    """Trajectory term + w * (R_i - mean of R over the cluster's other actions); the step term is not divided.
 
     In a state-homogeneous cluster its expectation is (Q(a) - V) / (1 - pi(a)). Name from arXiv 2606.25556, form
-    [our decision]. A step alone gives 0; a cluster with one action falls back to leave-one-out (see `bipace`).
+    [our decision]. A step alone gives 0, and so does a cluster with one action: there is nobody on the other side.
+    fallback="no_diff_action" takes leave-one-out there. ("no_same_action_peer" changes nothing here: where nobody else
+    took i's action, the others are the other actions.)
     """
+    episode, local = modes(mode, trajectory_mode, step_mode, default=_TRAJECTORY)
     step = step_term(
-        local_clusters(clusters, gamma, eps, centroid, whiten), w=w, gamma=gamma, mode=mode, habits=habits,
+        local_clusters(clusters, gamma, eps, centroid, whiten), w=w, gamma=gamma, mode=local, convention=convention,
         v=other_actions_mean, fallback=fallback,
     )  # fmt: skip
-    return assemble("diff_peer", trajectory_term(mode, habits), step, habits=habits)
+    return assemble("diff_peer", trajectory_term(episode, convention), step, convention=convention)
 
 
 def bipace(
     w: float = 1.0,
     gamma: float = 0.95,
-    mode: Mode = "mean_std_norm",
-    eps: Eps = 0.1,
+    mode: Mode | None = None,
+    trajectory_mode: Mode | None = None,
+    step_mode: Mode | None = None,
+    eps: Eps = 0.05,
     centroid: Centroid = "mean",
     whiten: Whiten = 0,
-    fallback: Fallback = "no_diff_action",
-    clusters: Literal["features", "observation"] = "features",
-    habits: Habits = "paper",
+    fallback: Fallback = "no_same_action_peer",
+    clusters: Clusters = "features",
+    leave_out: LeaveOut = "nothing",
+    convention: Convention = "paper",
 ) -> Recipe:
-    """Trajectory term + w * (Qhat - Vhat): mean return of the same action's peers less the cluster's mean.
+    """(R(tau) - mu_p) / (sigma_p + 1e-6) + w * (Qhat - Vhat): the same action's mean less the cluster's mean.
 
-    Source: BiPACE_Q, arXiv 2606.25556. Over a cluster the values sum to 0; in a state-homogeneous cluster of n draws
-    their expectation is (1 - 1/n) (Q(a) - V). A step alone gives 0.
+    Source: BiPACE_Q, arXiv 2606.25556: Eq. 1, divided, plus a step term that recentres and is not divided. In a
+    state-homogeneous cluster of n draws the expectation of Qhat - Vhat is (1 - 1/n) (Q(a) - V); its values sum to 0
+    over a cluster with fallback="never". A step alone gives 0. Where nobody else took the step's action Qhat would be
+    its own return, and leave-one-out, R_i - mean of the other members, takes over, so that the expectation at the
+    defaults is (Q(a) - V) (1 - 1/n + (1 - pi(a))^(n-2) / n); a cluster with one action gives 0: nothing to compare.
 
     Args:
         w: weight of the step term.
         gamma: discount of the return-to-go.
-        mode: division by deviations, at both levels. The sources leave the step level open; we follow GiGPO's mode.
-        eps: cosine radius of a cluster, or "auto": chosen on the batch without labels (`bipace.core.calibrate`).
+        mode: both terms at once, as verl-agent has it; see the module.
+        trajectory_mode: "mean_std_norm" where None.
+        step_mode: "mean_norm" where None. "mean_std_norm" with fallback="no_diff_action" is what earlier releases did.
+        eps: cosine radius of a cluster, or "auto": chosen on the batch without labels (`bipace.core.calibrate`). The
+            paper has 0.05 at layer -12 of a 1.5B model and 0.10 at layer -8 of a 7B model.
         centroid: running mean of the members, or the first member [our decision: mean].
         whiten: leading principal directions removed from the features; 0 in the paper. "auto" (0 or 3) with eps="auto".
-        fallback: where leave-one-out, R_i - mean of the other members, takes over: "no_diff_action" (every member
-            took one action) [our decision], "no_same_action_peer" (nobody else took i's action), or "never".
-        clusters: "features", or "observation" for the action side alone.
-        habits: "paper" or "verl_agent".
+        fallback: where leave-one-out takes over: "no_same_action_peer" (nobody else took i's action),
+            "no_diff_action" (every member took one action), or "never".
+        clusters: "features"; "observation" for the action side alone; the controls "ngrams" and "chance"
+            (`bipace.core.terms.local_clusters`).
+        leave_out: "trajectory": V is the mean over the other trajectories' members.
+        convention: "paper" or "verl_agent".
     """
+    episode, local = modes(mode, trajectory_mode, step_mode, default=_TRAJECTORY)
     step = step_term(
-        local_clusters(clusters, gamma, eps, centroid, whiten), w=w, gamma=gamma, mode=mode, habits=habits,
-        q=same_action_mean, fallback=fallback,
+        local_clusters(clusters, gamma, eps, centroid, whiten), w=w, gamma=gamma, mode=local, convention=convention,
+        q=same_action_mean, fallback=fallback, leave_out=leave_out,
     )  # fmt: skip
-    return assemble("bipace", trajectory_term(mode, habits), step, habits=habits)
+    return assemble("bipace", trajectory_term(episode, convention), step, convention=convention)
 
 
 def pooled(
@@ -219,11 +258,11 @@ def pooled(
     k_action: Prior = 0.5,
     gamma: float = 0.95,
     mode: Mode = "mean_std_norm",
-    clusters: Literal["features", "observation"] = "observation",
+    clusters: Clusters = "observation",
     eps: Eps = "auto",
     centroid: Centroid = "mean",
     whiten: Whiten = 0,
-    habits: Habits = "paper",
+    convention: Convention = "paper",
 ) -> Recipe:
     """One term with partial pooling: V shrinks to the group's mean, Q shrinks to V, so that nobody is left without.
 
@@ -242,14 +281,15 @@ def pooled(
         eps: see `bipace`.
         centroid: see `bipace`.
         whiten: see `bipace`.
-        habits: "paper" or "verl_agent".
+        convention: "paper" or "verl_agent".
     """
+    near = local_clusters(clusters, gamma, eps, centroid, whiten)
     term = step_term(
-        local_clusters(clusters, gamma, eps, centroid, whiten), w=1.0, gamma=gamma, mode="mean_norm", habits=habits,
+        near, w=1.0, gamma=gamma, mode="mean_norm", convention=convention,
         q=partial(pooled_q, k=k, k_action=k_action), v=partial(pooled_v, k=k),
     )  # fmt: skip
     scale = group_std if require_known("mode", mode, SCALES) == "mean_std_norm" else term.scale
-    return assemble("pooled", replace(term, scale=scale, lone="compared"), habits=habits)
+    return assemble("pooled", replace(term, scale=scale, lone="compared"), convention=convention)
 
 
 RECIPES: dict[str, Callable[..., Recipe]] = {
@@ -269,6 +309,8 @@ def recipe(name: str, **options: Any) -> Recipe:
     """
     factory = _factory(name)
     known = recipe_options(name)
+    if "habits" not in known:
+        options = renamed(options, "habits", "convention")
     for option in options:
         require_known(f"{name} option", option, known)
     made = factory(**options)
@@ -282,28 +324,12 @@ def recipe_options(name: str) -> list[str]:
     return list(inspect.signature(_factory(name)).parameters)
 
 
-def needs_features(made: Recipe) -> bool:
-    """True where a term clusters by features, so that hidden states must be captured."""
-    return any(getattr(t.clusters, "func", t.clusters) in (by_features, by_calibrated_features) for t in made.terms)
-
-
-def has_step_term(made: Recipe) -> bool:
-    """True where some term compares steps rather than trajectories."""
-    return any(t.unit == "step" for t in made.terms)
-
-
 def describe(made: Recipe) -> dict[str, Any]:
-    """A recipe as JSON: every term with the names and options of its parts."""
-
-    def part(function: Any) -> Any:
-        if isinstance(function, partial):
-            options = {k: part(v) if callable(v) else v for k, v in function.keywords.items()}
-            return {"name": function.func.__name__, **options}
-        return {"name": getattr(function, "__name__", type(function).__name__)}
+    """A recipe as JSON: every term with the names and options of its parts, its scale among them, and its needs."""
 
     def term(t: Term) -> dict[str, Any]:
-        parts = {k: part(getattr(t, k)) for k in ("returns", "clusters", "q", "v", "scale", "fallback")}
-        return {**parts, "weight": t.weight, "unit": t.unit, "lone": t.lone}
+        parts = {k: describe_part(getattr(t, k)) for k in ("returns", "clusters", "q", "v", "scale", "fallback")}
+        return {**parts, "weight": t.weight, "unit": t.unit, "lone": t.lone, "alone": t.alone}
 
     parts = [
         {"blend": [term(t) for t in p.terms], "weights": p.weights, "weight": p.weight}
@@ -311,7 +337,7 @@ def describe(made: Recipe) -> dict[str, Any]:
         else term(p)
         for p in made.parts
     ]
-    return {"name": made.name, "terms": parts, "penalty": made.penalty}
+    return {"name": made.name, "terms": parts, "penalty": made.penalty, "needs": sorted(made.needs)}
 
 
 def _factory(name: str) -> Callable[..., Any]:

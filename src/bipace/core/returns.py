@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from bipace.core import segments
 from bipace.core.steps import Floats, StepBatch
 
-__all__ = ["less_penalty", "return_to_go", "trajectory_return"]
+__all__ = ["LessPenalty", "Return", "ReturnToGo", "return_to_go", "trajectory_return"]
+
+Return = Callable[[StepBatch], Floats]
 
 
 def trajectory_return(batch: StepBatch) -> Floats:
     """R(tau) = sum_t r_t, undiscounted, on every row of the trajectory (GRPO's outcome).
 
     Returns:
-        [N] float64 in units of reward.
+        [N] float64 in units of reward; the table's own column `whole` where an engine has computed it.
     """
+    if batch.whole is not None:
+        return batch.whole
     return segments.total(batch.reward, segments.compact(batch.trajectory))
 
 
@@ -31,13 +37,15 @@ def return_to_go(batch: StepBatch, gamma: float = 0.95) -> Floats:
         gamma: discount in [0, 1].
 
     Returns:
-        [N] float64 in units of reward.
+        [N] float64 in units of reward; the table's own column `to_go` where an engine has computed it, whatever gamma.
 
     Raises:
         ValueError: gamma outside [0, 1].
     """
     if not 0.0 <= gamma <= 1.0:
         raise ValueError(f"gamma: {gamma}, expected a discount in [0, 1]")
+    if batch.to_go is not None:
+        return batch.to_go
     order = np.lexsort((batch.trajectory, batch.t))  # by step index, so one pass serves all trajectories
     trajectory = segments.compact(batch.trajectory)
     running = np.zeros(len(np.unique(trajectory)))
@@ -48,7 +56,26 @@ def return_to_go(batch: StepBatch, gamma: float = 0.95) -> Floats:
     return returns
 
 
-def less_penalty(batch: StepBatch, returns: Callable[[StepBatch], Floats]) -> Floats:
+@dataclass(frozen=True)
+class ReturnToGo:
+    """`return_to_go` with its discount, as terms hold it."""
+
+    gamma: float = 0.95
+    name: ClassVar[str] = "return_to_go"
+
+    def __call__(self, batch: StepBatch) -> Floats:
+        """[N] float64 in units of reward."""
+        return return_to_go(batch, self.gamma)
+
+
+@dataclass(frozen=True)
+class LessPenalty:
     """A return less the row's own penalty, taken after discounting (verl-agent's invalid-action penalty)."""
-    values = returns(batch)
-    return values if batch.penalty is None else values - batch.penalty
+
+    returns: Return
+    name: ClassVar[str] = "less_penalty"
+
+    def __call__(self, batch: StepBatch) -> Floats:
+        """[N] float64 in units of reward."""
+        values = self.returns(batch)
+        return values if batch.penalty is None else values - batch.penalty

@@ -14,15 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bipace.core import segments
 from bipace.core.features import FeaturesElsewhere, finite_rows
-from bipace.core.labels import label
+from bipace.core.labels import label, ranked
 from bipace.core.steps import Bools, Floats, Ints, StepBatch
 
-__all__ = ["DroppedRowsWarning", "Rows", "build_batch"]
+__all__ = ["DroppedRowsWarning", "LoneGroupsWarning", "Rows", "build_batch"]
 
 
 class DroppedRowsWarning(UserWarning):
-    """Trajectories were left out of the table; the message says how many and why."""
+    """Trajectories were left out of the table; the message says which, how many and why."""
+
+
+class LoneGroupsWarning(UserWarning):
+    """Every prompt group holds one trajectory, so that nothing can be compared."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,10 @@ def build_batch(
 ) -> Rows:
     """Label values, drop what is no data, validate the rest.
 
+    Prompt groups and trajectories are numbered by the order of their own names, never by arrival: shuffled rows give
+    every row the same advantage, as long as a trajectory keeps its name. The greedy clustering visits trajectories in
+    that order, so give them names that do not depend on arrival (an index within the group, an id of the rollout).
+
     Args:
         task: prompt group of each row, any value.
         trajectory: trajectory of each row, any value; the same name under two tasks is two trajectories.
@@ -100,8 +109,8 @@ def build_batch(
     for name, column in {**columns, **{k: v for k, v in optional.items() if v is not None}}.items():
         if len(column) != n:
             raise ValueError(f"{name}: {len(column)} entries, expected {n}, one per row as in task")
-    task_label = label(task)[0]
-    trajectory_label = label(list(zip(task_label.tolist(), trajectory, strict=True)))[0]
+    task_label = ranked(task)
+    trajectory_label = segments.pair(task_label, ranked(trajectory))
     rewards = np.array([np.nan if r is None else float(r) for r in reward], np.float64)
     keep = ~_mask(padding, n)
     dropped = {"padding": int(n - keep.sum())}
@@ -115,8 +124,10 @@ def build_batch(
             row = int(np.flatnonzero(rows & keep)[0])
             raise ValueError(f"{reason.split()[1]}: non-finite at row {row}; drop its trajectory or pass strict=False")
         dropped[reason] = int(whole.sum())
+        if reason != "aborted" and whole.any():
+            named = sorted({f"{trajectory[i]!r} of task {task[i]!r}" for i in np.flatnonzero(whole).tolist()})
+            _warn_dropped(dropped[reason], reason, named, np.flatnonzero(rows & keep).tolist())
         keep &= ~whole
-    _warn(dropped, strict_reasons=("non-finite reward", "non-finite features"))
     kept = np.flatnonzero(keep).astype(np.int64)
     rows_kept: list[int] = kept.tolist()
     observation_label, distinct = label([observation[i] for i in rows_kept])
@@ -134,6 +145,7 @@ def build_batch(
         penalty=None if penalty is None else np.asarray(penalty, np.float64)[kept],
         texts=texts if len(texts) == len(distinct) else None,
     )
+    _warn_lone(batch)
     return Rows(batch, kept, n, {reason: rows for reason, rows in dropped.items() if rows})
 
 
@@ -141,8 +153,20 @@ def _mask(values: Sequence[bool] | None, n: int) -> Bools:
     return np.zeros(n, np.bool_) if values is None else np.asarray(values, np.bool_)
 
 
-def _warn(dropped: dict[str, int], strict_reasons: tuple[str, ...]) -> None:
-    for reason in strict_reasons:
-        if dropped.get(reason):
-            message = f"{dropped[reason]} rows dropped with their trajectories: {reason}; they get advantage 0"
-            warnings.warn(message, DroppedRowsWarning, stacklevel=3)
+def _warn_dropped(n: int, reason: str, trajectories: list[str], rows: list[int]) -> None:
+    shown = ", ".join(trajectories[:3]) + (f" and {len(trajectories) - 3} more" if len(trajectories) > 3 else "")
+    message = f"{n} rows dropped with their trajectories: {reason} at row {rows[0]}"
+    message += f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    warnings.warn(f"{message}; trajectory {shown}; they get advantage 0", DroppedRowsWarning, stacklevel=3)
+
+
+def _warn_lone(batch: StepBatch) -> None:
+    first = segments.first_rows(segments.compact(batch.trajectory))
+    task = batch.task[first]
+    if len(task) > 1 and len(np.unique(task)) == len(task):
+        warnings.warn(
+            f"all {len(task)} prompt groups hold one trajectory, so that no comparison is possible and advantages are "
+            "0; is the task key unique per trajectory? Rollouts of one task must share it",
+            LoneGroupsWarning,
+            stacklevel=3,
+        )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bipace.core.advantages import Recipe, advantages
-from bipace.core.estimators import RECIPES, needs_features, recipe
+from bipace.core.estimators import RECIPES, recipe
 from bipace.core.steps import Floats
 from bipace.credit.truth import Truth
 
@@ -54,7 +54,7 @@ def parse_candidate(text: str) -> Candidate:
 def shipped(layers: Sequence[str]) -> list[Candidate]:
     """Every recipe at its defaults, those that read features left out where there are none; and eps="auto"."""
     texts = [*RECIPES, "bipace clusters=observation", "bipace eps=auto", "pooled clusters=features eps=auto"]
-    return [c for c in map(parse_candidate, texts) if layers or not needs_features(c.recipe)]
+    return [c for c in map(parse_candidate, texts) if layers or "features" not in c.recipe.needs]
 
 
 def _value(text: str) -> Any:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from bipace.core.actions import RefusedActions
 from bipace.core.steps import Floats
 from bipace.credit.truth import SUFFIXES, Truth, join, load_rollouts, load_truth, save_rollouts, save_truth
 from bipace.rollout.collect import Collector, Decoder, Start
@@ -53,6 +54,7 @@ class Settings:
         reward_scale: reward unit of the estimators per unit of the environment.
         temperature: of sampling, in rollouts and re-rolls alike.
         action_key: see `to_rows`.
+        refused_actions: see `to_rows`.
 
     Raises:
         ValueError: G or K below 2.
@@ -64,7 +66,8 @@ class Settings:
     gamma: float = 0.95
     reward_scale: float = 10.0
     temperature: float = 1.0
-    action_key: str = "action_tag"
+    action_key: str = "executed"
+    refused_actions: RefusedActions = "many"
 
     def __post_init__(self) -> None:
         for name in ("group_size", "rerolls"):
@@ -165,7 +168,12 @@ def _measure_part(
             here.append(states[key])
     returns = settings.reward_scale * _play_on(actor, collector, starts, settings, stream)
     layers, gradient = describe(kept)
-    batch = to_rows(kept, action_key=settings.action_key, reward_scale=settings.reward_scale).batch
+    batch = to_rows(
+        kept,
+        action_key=settings.action_key,
+        refused_actions=settings.refused_actions,
+        reward_scale=settings.reward_scale,
+    ).batch
     state = np.array(here, np.int64)
     goes_on = np.zeros(len(batch), np.bool_)
     goes_on[:-1] = batch.trajectory[1:] == batch.trajectory[:-1]

@@ -109,13 +109,15 @@ class TextMDPEnvironment:
         chosen = self._commands.get(command)
         over = bool(self._process.terminal[self.state])
         if chosen is None or over:
-            return Turn(self._text, terminated=over, valid=chosen is not None, admissible=self._process.actions)
+            understood = None if chosen is None else self._process.actions[chosen]
+            return Turn(self._text, 0.0, over, False, chosen is not None, self._process.actions, understood)
         reward = float(self._process.reward[self.state, chosen])
         odds = self._odds[self.state, chosen]
         self.state = int(np.searchsorted(odds, _uniform(self._history[:8]) * odds[-1], side="right"))
         self._text = self._say()
         ended = bool(self._process.terminal[self.state])
-        return Turn(self._text, reward, terminated=ended, won=ended and reward > 0, admissible=self._process.actions)
+        won, names = ended and reward > 0, self._process.actions
+        return Turn(self._text, reward, ended, won, admissible=names, executed=names[chosen])
 
     def copy(self) -> TextMDPEnvironment:
         """An independent environment in the same state, with the same draws to come for the same actions."""

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bipace.envs.base import Environment, Suite, Turn
+from bipace.envs.base import Environment, Suite, Turn, executed_command, offers_of
 from bipace.rollout.prompts import Chat, PromptStyle, parse_response, window_message
 from bipace.rollout.records import Step, TokenSequence, Trajectory
 
@@ -99,6 +99,8 @@ class Collector:
         suite: the environments.
         style: "transcript" or "window".
         tagged: responses carry <think> and <action> tags.
+        lowercase: actions are lower-cased before the environment sees them (`parse_response`).
+        strict: the form of a response includes its thought (`parse_response`).
         instructions: put the suite's instructions at the head of the prompt.
         history_length: past (observation, action) pairs shown in `window` style.
         max_steps: horizon, in model calls.
@@ -112,6 +114,8 @@ class Collector:
     suite: Suite
     style: PromptStyle = "transcript"
     tagged: bool = False
+    lowercase: bool = False
+    strict: bool = False
     instructions: bool = False
     history_length: int = 2
     max_steps: int = 12
@@ -271,7 +275,8 @@ class Collector:
         steps = episode.record.steps
         history = [(s.observation, s.action) for s in steps[len(steps) - min(self.history_length, len(steps)) :]]
         rules = self.suite.instructions if self.instructions else ""
-        return window_message(rules, episode.task_text, history, len(steps), episode.turn, self.tagged)
+        task = offers_of(self.suite).task_text(episode.task_text)
+        return window_message(rules, task, history, len(steps), episode.turn, self.tagged)
 
     def _advance(self, actor: Decoder, episode: _Episode, response: Any) -> None:
         """Send one response to the environment and record what came of it."""
@@ -280,20 +285,22 @@ class Collector:
         episode.spans.append((start, len(episode.tokens)))
         episode.heard.append(response)
         text = actor.tokenizer.decode(response.tokens, skip_special_tokens=True)
-        parsed = parse_response(text, self.tagged)
-        before = episode.turn.observation
+        parsed = parse_response(text, self.tagged, lowercase=self.lowercase, strict=self.strict)
+        before, executed = episode.turn, None
         record = episode.record
         try:
             episode.turn = _checked(episode.environment.step(parsed.action))
+            executed = executed_command(parsed.action, before, episode.turn)
         except (Exception, SystemExit) as error:
             record.error = f"{type(error).__name__}: {error}"
             episode.turn = Turn("", valid=False)
         turn = episode.turn
         record.steps.append(
             Step(
-                before, text, len(response.tokens), parsed.action, parsed.ok, turn.valid, response.finished, turn.reward
+                before.observation, text, len(response.tokens), parsed.action, parsed.ok, turn.valid,
+                response.finished, turn.reward, executed,
             )
-        )
+        )  # fmt: skip
         record.terminated, record.won = turn.terminated, record.won or turn.won
 
     def _check_room(self, episode: _Episode) -> None:
@@ -312,6 +319,8 @@ def _checked(turn: Turn) -> Turn:
         raise TypeError(f"the environment answered with a {type(turn).__name__}, not a Turn")
     if not isinstance(turn.observation, str):
         raise TypeError(f"the observation is a {type(turn.observation).__name__}, not text")
+    if not (turn.executed is None or isinstance(turn.executed, str)):
+        raise TypeError(f"Turn.executed is a {type(turn.executed).__name__}, not text")
     if not math.isfinite(turn.reward):
         raise ValueError(f"the reward is {turn.reward}, not a finite number")
     return turn

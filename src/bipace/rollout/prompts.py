@@ -20,6 +20,8 @@ __all__ = ["Chat", "ChatTokenizer", "Parsed", "PromptStyle", "parse_response", "
 
 PromptStyle = Literal["transcript", "window"]
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+_CHINESE = re.compile("[\u4e00-\u9fff]")
 _MARK = "\u241e"  # stands in for content, so that a rendered template can be split at it
 
 
@@ -45,17 +47,28 @@ class Parsed:
     ok: bool
 
 
-def parse_response(text: str, tagged: bool) -> Parsed:
-    """The action a response asks for.
+def parse_response(text: str, tagged: bool, *, lowercase: bool = False, strict: bool = False) -> Parsed:
+    """The action a response asks for, and whether the response has the required form.
 
     Tagged: the text inside the first `<action>...</action>`; without a complete pair the whole response is sent to
     the environment as it is, with ok=False (it is counted, and costs the invalid-action penalty). Plain: the whole
     response, stripped; ok unless it is empty.
+
+    Args:
+        text: the decoded response.
+        tagged: see above.
+        lowercase: lower-case the action, so that the environment never sees how it was written (verl-agent's).
+        strict: ok needs a complete `<think>...</think>` and no Chinese character as well (verl-agent's). The action
+            is the same; only whether the response pays the penalty changes. Plain responses are not affected.
     """
-    if not tagged:
-        return Parsed(text.strip(), bool(text.strip()))
-    match = _ACTION.search(text)
-    return Parsed((match[1] if match else text).strip(), match is not None)
+    if tagged:
+        match = _ACTION.search(text)
+        action, ok = (match[1] if match else text).strip(), match is not None
+        if strict:
+            ok = ok and _THOUGHT.search(text) is not None and _CHINESE.search(text) is None
+    else:
+        action, ok = text.strip(), bool(text.strip())
+    return Parsed(action.lower() if lowercase else action, ok)
 
 
 def window_message(
@@ -70,7 +83,7 @@ def window_message(
 
     Args:
         instructions: the suite's rules; may be empty.
-        task: the environment's first observation, which states the task.
+        task: what states the task (`Offers.task_text` of the first observation).
         history: the last (observation, action) pairs, oldest first.
         steps_taken: actions taken so far; the history may show fewer.
         turn: what the environment says now.
@@ -87,7 +100,7 @@ def window_message(
             f"Prior to this step, you have already taken {steps_taken} step(s). The most recent {len(history)} "
             f"observations and the actions you took:\n{shown}"
         )
-    if steps_taken:
+    if steps_taken or task.strip() != turn.observation.strip():
         parts.append(f"You are now at step {steps_taken + 1} and your current observation is:\n{turn.observation}")
     if turn.admissible:
         parts.append("Your admissible actions of the current situation are:\n" + "\n".join(turn.admissible))

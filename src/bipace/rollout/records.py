@@ -26,6 +26,8 @@ class Step:
         valid: False when the environment could not apply the action.
         finished: False when the response hit its token limit.
         reward: the environment's reward for the action, in its own unit.
+        executed: the command that the environment executed, in canonical form (`bipace.envs.base.executed_command`);
+            None where it refused the action, and in records made before this was kept.
     """
 
     observation: str
@@ -36,6 +38,7 @@ class Step:
     valid: bool
     finished: bool
     reward: float
+    executed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,32 +7,36 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from bipace.core.actions import ACTION_KEYS
+from bipace.core.actions import ACTION_KEYS, RefusedActions, executed_key
 from bipace.core.features import FeaturesElsewhere
 from bipace.core.rows import Rows, build_batch
-from bipace.rollout.records import Trajectory
+from bipace.rollout.records import Step, Trajectory
 
-__all__ = ["to_rows"]
+__all__ = ["step_key", "to_rows"]
 
 
 def to_rows(
     trajectories: Sequence[Trajectory],
     *,
     features: NDArray[Any] | FeaturesElsewhere | None = None,
-    action_key: str = "action_tag",
+    action_key: str = "executed",
+    refused_actions: RefusedActions = "many",
     reward_scale: float = 1.0,
     success_only: bool = False,
     invalid_action_penalty: float = 0.0,
 ) -> Rows:
     """Build the table: one row a step, trajectories in order, aborted ones dropped.
 
-    The prompt group is the task id. The action key `action_tag` is the action that was sent to the environment,
-    lower-cased (for a tagged response that is the text inside the tag); the other keys read the response.
+    The prompt group is the task id. The action key `executed` is the command that the environment executed;
+    `action_tag` and `first_word` read the action that was sent to it (for a tagged response the text inside the tag);
+    `first_n` and `tag_verb` read the response.
 
     Args:
         trajectories: the rollouts.
         features: [N, D], one vector a step in trajectory order, or None.
-        action_key: "action_tag", "tag_verb" or "first_n" (the first 8 response tokens).
+        action_key: a key of `bipace.core.actions.ACTION_KEYS`.
+        refused_actions: under `executed`, whether refused actions are told apart by their text ("many") or are all
+            one action ("one").
         reward_scale: reward unit of the estimator per unit of the environment.
         success_only: a solved trajectory's last step has reward 1, every other step 0, whatever the environment paid.
         invalid_action_penalty: cost of a response without the required form, on its own row.
@@ -52,7 +56,7 @@ def to_rows(
         t=[t for _, t, _ in flat],
         reward=[reward_scale * reward for reward in paid],
         observation=[step.observation for _, _, step in flat],
-        action=_keys(trajectories, action_key),
+        action=_keys(trajectories, action_key, refused_actions),
         terminated=[final and trajectories[i].terminated for (i, _, _), final in zip(flat, last, strict=True)],
         truncated=[final and trajectories[i].truncated for (i, _, _), final in zip(flat, last, strict=True)],
         features=features,
@@ -61,13 +65,20 @@ def to_rows(
     )
 
 
-def _keys(trajectories: Sequence[Trajectory], action_key: str) -> list[object]:
+def _keys(trajectories: Sequence[Trajectory], action_key: str, refused: RefusedActions) -> list[object]:
     if action_key not in ACTION_KEYS:
         raise ValueError(f"action_key: unknown {action_key!r}, expected one of {', '.join(ACTION_KEYS)}")
     keys: list[object] = []
     for trajectory in trajectories:
         spans = [s.tokens[a:b].tolist() for s in trajectory.sequences for a, b in s.spans]
         for step, tokens in zip(trajectory.steps, spans or [()] * len(trajectory.steps), strict=True):
-            text = step.response if action_key == "first_n" else f"<action>{step.action}</action>"
-            keys.append(ACTION_KEYS[action_key](text, tokens).key)
+            keys.append(step_key(action_key, step, tokens, refused))
     return keys
+
+
+def step_key(action_key: str, step: Step, tokens: Sequence[int] = (), refused: RefusedActions = "many") -> object:
+    """The action key of one recorded step; see `to_rows`. The tokens are read by `first_n` alone."""
+    if action_key == "executed":
+        return executed_key(step.action, step.executed, step.valid, refused)
+    text = step.response if action_key in ("first_n", "tag_verb") else f"<action>{step.action}</action>"
+    return ACTION_KEYS[action_key](text, tokens).key

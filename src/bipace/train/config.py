@@ -16,7 +16,7 @@ import tomli_w
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from bipace.core.advantages import Recipe
-from bipace.core.estimators import RECIPES, has_step_term, needs_features, recipe, recipe_options
+from bipace.core.estimators import RECIPES, recipe, recipe_options
 from bipace.train.sections import (
     ActorConfig,
     EnvConfig,
@@ -62,12 +62,29 @@ class Config(Section):
     @property
     def needs_features(self) -> bool:
         """True where the recipe clusters by hidden states."""
-        return needs_features(self.recipe())
+        return "features" in self.recipe().needs
+
+    def notes(self) -> list[str]:
+        """Sentences about what is legal and probably not meant: a layer without its radius, or a radius without."""
+        default = FeatureConfig.model_fields["layer"].default
+        layer, eps = self.features.layer, self.credit.get("eps")
+        named = layer != default
+        if not self.needs_features or "eps" not in recipe_options(self.estimator) or named == (eps is not None):
+            return []
+        if isinstance(eps, str):  # calibrated on whatever layer is read
+            return []
+        given, other = (
+            (f"features.layer={layer}", "credit.eps") if named else (f"credit.eps={eps}", f"features.layer ({default})")
+        )
+        return [
+            f"{given} beside the default {other}: a radius belongs to the layer it was chosen at. Give both "
+            "(the paper's pairs: -12 with 0.05 for 1.5B, -8 with 0.10 for 7B), or credit.eps=auto"
+        ]
 
     @model_validator(mode="after")
     def _usable(self) -> Config:
         made = self.recipe()
-        if self.rollout.group_size == 1 and has_step_term(made):
+        if self.rollout.group_size == 1 and made.compares_steps:
             raise ValueError(
                 f"rollout.group_size: 1 with the step-level recipe {self.estimator!r}: in a group of one trajectory a "
                 "step has no peers and every advantage would be 0; use rollout.group_size=8"

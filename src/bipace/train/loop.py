@@ -133,6 +133,7 @@ class Run:
                 kept,
                 features=features,
                 action_key=config.features.action_key,
+                refused_actions=config.features.refused_actions,
                 reward_scale=config.env.success_reward,
                 success_only=config.env.reward == "success",
                 invalid_action_penalty=config.update.invalid_action_penalty,

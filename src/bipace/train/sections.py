@@ -82,6 +82,14 @@ class PromptConfig(Section):
         default="transcript", description="one growing chat, or one message a step"
     )
     tagged: bool = Field(default=False, description="answers use <think> and <action> tags")
+    lowercase: bool = Field(
+        default=False, description="lower-case an action before the environment sees it (verl-agent's)"
+    )
+    strict: bool = Field(
+        default=False,
+        description="with tagged: an answer without a <think> pair or with a Chinese character pays the penalty too "
+        "(verl-agent's)",
+    )
     instructions: bool = Field(default=False, description="put the suite's rules at the head of the prompt")
     history_length: int = Field(default=2, ge=0, description="past (observation, action) pairs in window style")
     max_new_tokens: int = Field(default=28, ge=1, description="response limit in tokens")
@@ -120,7 +128,14 @@ class FeatureConfig(Section):
         default=1, ge=0, description='iterations between choices of credit.eps="auto"; 0: once, in the first'
     )
     action_key: str = Field(
-        default="action_tag", description="when two actions count as equal: " + ", ".join(ACTION_KEYS)
+        default="executed",
+        description="when two actions count as equal: executed, where the environment did the same; "
+        + ", ".join(name for name in ACTION_KEYS if name != "executed")
+        + " read the response",
+    )
+    refused_actions: Literal["many", "one"] = Field(
+        default="many",
+        description="under action_key=executed, refused actions are told apart by their text (many) or are all one",
     )
 
     @field_validator("action_key")

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from bipace.envs.base import Suite
+from bipace.envs.base import Suite, offers_of
 from bipace.envs.registry import get_suite
 from bipace.policies.hf import Actor
 from bipace.rollout.panel import PanelResult, choose_panels, evaluate
@@ -155,7 +155,7 @@ def _material(settings: WarmStart, config: Config, suite: Suite, split: str) -> 
     horizon = config.env.max_steps or suite.max_steps
     shown = list(demonstrate(suite, suite.splits[split][: settings.demonstrations], horizon))
     if settings.start is None:
-        marks = getattr(suite, "marks", ())
+        marks = offers_of(suite).marks
         actor = new_actor(SIZES[settings.size], shown, settings.seed, marks=marks)
     else:
         actor = Actor.load(actor_folder(settings.start))
@@ -172,7 +172,7 @@ def _new_card(settings: WarmStart, actor: Actor, suite: Suite, panel: str, demon
         "demonstrations": demonstrations,
         "updates": 0,
         "panel": panel,
-        "data": getattr(suite, "data_label", ""),
+        "data": offers_of(suite).data_label,
         "success": [],
         "score": [],
     }

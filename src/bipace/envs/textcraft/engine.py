@@ -41,7 +41,7 @@ class _Command:
     crafts: bool = False
 
 
-_INVENTORY = _Command(Turn("Inventory: You are not carrying anything."))
+_INVENTORY = _Command(Turn("Inventory: You are not carrying anything.", executed="inventory"))
 
 
 class TextCraft:
@@ -82,7 +82,7 @@ class TextCraft:
                 del inventory[item]
         inventory[command.gained] = inventory.get(command.gained, 0) + command.count
         if command.crafts and command.gained == self.goal:
-            return Turn(command.turn.observation, reward=1.0, terminated=True, won=True)
+            return Turn(command.turn.observation, 1.0, True, True, executed=command.turn.executed)
         return command.turn
 
     def copy(self) -> TextCraft:
@@ -96,7 +96,7 @@ class TextCraft:
         if not self.inventory:
             return _INVENTORY.turn
         held = "".join(f"[{spoken_name(item)}] ({count}) " for item, count in self.inventory.items())
-        return Turn(f"Inventory: {held}")
+        return Turn(f"Inventory: {held}", executed="inventory")
 
 
 def _compile(text: str) -> _Command:
@@ -124,7 +124,8 @@ def _compile_get(digits: str, spoken: str) -> _Command:
     count = int(digits) if len(digits) <= COUNT_DIGITS else 0
     if not count or item not in load_recipe_book().gettable:
         return _refused(f"Could not find {spoken}")
-    return _Command(Turn(f"Got {count} {spoken}"), gained=item, count=count)
+    executed = f"get {count} {spoken_name(item)}"
+    return _Command(Turn(f"Got {count} {spoken}", executed=executed), gained=item, count=count)
 
 
 def _compile_craft(made: str, using: str) -> _Command:
@@ -147,7 +148,10 @@ def _compile_craft(made: str, using: str) -> _Command:
         return _refused(lacking)  # no inventory holds what is no item
     for recipe in book.by_item.get(wanted, ()):
         if _matches(book, recipe, named):
-            turn = Turn(f"Crafted {recipe.count} {recipe.output}")
+            # The written output count changes nothing, nor does the order of the inputs.
+            inputs = ", ".join(sorted(f"{n} {spoken_name(name)}" for name, n in spent.items()))
+            executed = f"craft {recipe.count} {spoken_name(recipe.output)} using {inputs}"
+            turn = Turn(f"Crafted {recipe.count} {recipe.output}", executed=executed)
             return _Command(turn, recipe.output, recipe.count, tuple(spent.items()), lacking, crafts=True)
     shown = f"ItemTagWithCount(item_tag=ItemTag(tag={tag!r}, item_id={item!r}), count={count})"
     turn = Turn(f"Could not find a valid recipe for {shown}", valid=False)

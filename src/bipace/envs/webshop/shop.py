@@ -98,12 +98,13 @@ class WebShop:
         """
         if self.goal is None:
             raise RuntimeError("WebShop: reset(task) must come before step(action)")
-        view = self._after(action)
-        if view is None:
+        command = self._understood(action)
+        if command is None:
             self.no_ops += 1
             return self._turn(valid=False)
-        self.view = view
-        return self._turn(view.reward)
+        self.view = self._after(*command)
+        verb, argument = command
+        return self._turn(self.view.reward, executed=f"{verb}[{argument}]")
 
     def copy(self) -> WebShop:
         """An independent environment in the same state."""
@@ -111,7 +112,7 @@ class WebShop:
         other.goal, other.view, other.score, other.no_ops = self.goal, self.view, self.score, self.no_ops
         return other
 
-    def _turn(self, reward: float = 0.0, valid: bool = True) -> Turn:
+    def _turn(self, reward: float = 0.0, valid: bool = True, executed: str | None = None) -> Turn:
         done = self.view.kind == "done"
         names = clickables(self.view, self.shop.show_attributes)
         search = (SEARCH_ACTION,) if self.view.kind == "search" else ()
@@ -122,18 +123,24 @@ class WebShop:
             won=done and self.view.reward == 1.0,
             valid=valid,
             admissible=(*search, *(f"click[{name}]" for name in names)),
+            executed=executed,
+            unlisted=not done,
         )
 
-    def _after(self, action: str) -> View | None:
-        """The view after an action, or None when it does nothing."""
+    def _understood(self, action: str) -> tuple[str, str] | None:
+        """Verb and argument of an action that does something here, lower case, a query's white space made single."""
         match = _ACTION.match(action[:MAX_ACTION].strip())
         if match is None or self.view.kind == "done":
             return None
         verb, argument = match[1].lower(), match[2].lower()
         if verb == "search":
+            return verb, " ".join(argument.split())
+        return (verb, argument) if argument in clickables(self.view, self.shop.show_attributes) else None
+
+    def _after(self, verb: str, argument: str) -> View:
+        """The view after an action that was understood."""
+        if verb == "search":
             return View("results", hits=self.shop.search(argument))
-        if argument not in clickables(self.view, self.shop.show_attributes):
-            return None
         return self._results_click(argument) if self.view.kind == "results" else self._item_click(argument)
 
     def _results_click(self, name: str) -> View:
