@@ -118,9 +118,11 @@ def imitate(
 
     check_new_actor(out, suite, start)
 
-    from bipace.cli.making import make_actor
+    from bipace.cli.making import imitate_and_report
+    from bipace.train.warm_start import WarmStart
 
-    make_actor(
-        out, suite=suite, size=size, target=target, steps=steps, seed=seed, start=start, every=every, lr=lr,
+    settings = WarmStart(
+        suite=suite, size=size, target=target, steps=steps, seed=seed, start=start, every=every, lr=lr,
         config_file=config, batch=batch, turns=turns, context_weight=context_weight, codes=codes,
     )  # fmt: skip
+    imitate_and_report(out, settings)

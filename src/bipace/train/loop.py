@@ -38,9 +38,10 @@ from bipace.train.loggers import check_loggers, open_loggers
 from bipace.train.places import actor_folder, mismatch
 from bipace.train.provenance import provenance
 from bipace.train.run_folder import begin, check_folder, start_of
+from bipace.train.scored import engine_gap, sampled_scores, score_sequences
 from bipace.train.threads import use_threads
 from bipace.train.timing import Clock, Slowness
-from bipace.train.update import engine_gap, sampled_scores, score_sequences, token_values, update_policy
+from bipace.train.update import token_values, update_policy
 
 __all__ = ["NonFiniteError", "NothingPlayed", "Run", "RunStopped", "refuse_aborted", "train"]
 
