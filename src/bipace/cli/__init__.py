@@ -111,18 +111,17 @@ def play(
     hint: Annotated[bool, typer.Option(help="print the expert's plan first")] = False,
 ) -> None:
     """Play an episode by hand, in the terminal or in a browser."""
+    from bipace.envs.base import offers_of
     from bipace.envs.registry import get_suite
     from bipace.envs.terminal import play_in_terminal
     from bipace.rollout.panel import panel_tasks
 
     family = get_suite(suite)
     if web:
-        from bipace.envs.webshop import WebShopSuite
-        from bipace.envs.webshop.web import serve
-
-        if not isinstance(family, WebShopSuite):
-            raise ValueError(f"--web: {suite} has no pages; only webshop does")
-        serve(family, port)
+        pages = offers_of(family).pages
+        if pages is None:
+            raise ValueError(f"--web: {suite} has no pages to play in a browser; play it without --web")
+        pages(port)
         return
     play_in_terminal(family, task or panel_tasks(family, split or next(iter(family.splits)))[0], hint=hint)
 
@@ -133,9 +132,10 @@ def envs() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from bipace.envs.alfworld import HOW_TO_GET_GAMES
+    from bipace.envs.base import offers_of
     from bipace.envs.registry import SUITES, get_suite
 
+    absent: list[str] = []
     table = Table("suite", "horizon", "splits and panels (tasks)", "data")
     for name in SUITES:
         try:
@@ -144,9 +144,11 @@ def envs() -> None:
             table.add_row(name, "", f"not installed: {error}", "")
             continue
         splits = ", ".join(f"{split} ({len(tasks)})" for split, tasks in suite.splits.items())
-        table.add_row(name, str(suite.max_steps), splits, getattr(suite, "data_label", ""))
+        table.add_row(name, str(suite.max_steps), splits, offers_of(suite).data_label)
+        absent += [f"{name}: {more.removeprefix('; ')}"] if (more := offers_of(suite).absent) else []
     Console().print(table)
-    print(HOW_TO_GET_GAMES)
+    for line in absent:
+        print(line)
 
 
 @app.command()

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from bipace.envs.base import offers_of
 from bipace.envs.registry import get_suite
 from bipace.policies.hf import Actor
 from bipace.report.curve import draw_curve, read_metrics
@@ -83,7 +84,7 @@ def write_results(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
 
 def _title(run: Run) -> str:
     """What a figure must say: suite, recipe, and on which data where that is not plain."""
-    data = getattr(run.suite, "data_label", "")
+    data = offers_of(run.suite).data_label
     return f"{run.suite.name}, {run.config.estimator}" + (f"\n{data}" if data else "")
 
 
@@ -96,8 +97,8 @@ def summarize(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
     return {
         "recipe": run.config.estimator,
         "suite": run.suite.name,
-        "data": getattr(run.suite, "data_label", ""),
-        "provenance": dict(getattr(run.suite, "provenance", {})),
+        "data": offers_of(run.suite).data_label,
+        "provenance": dict(offers_of(run.suite).provenance),
         "iterations": run.iteration,
         "panel": panels[run.panels.panel],
         "held_out": panels[held_out[0]] if held_out else None,
@@ -210,7 +211,7 @@ def make_actor(
     panels = choose_panels(family, config.env.split, config.env.panel, config.env.held_out)
     horizon = config.env.max_steps or family.max_steps
     shown = list(demonstrate(family, family.splits[panels.split][:demonstrations], horizon))
-    marks = getattr(family, "marks", ())
+    marks = offers_of(family).marks
     actor = new_actor(SIZES[size], shown, seed, marks=marks) if start is None else Actor.load(actor_folder(start))
     chat, end = Chat(actor.tokenizer), actor.end_token_ids[0]
     sequences = [

@@ -14,7 +14,7 @@ pays what is no number costs its own episode: `record.error` says why, and the e
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,7 @@ class Rules:
         max_new_tokens: response limit, in tokens.
         max_tokens: context limit (prompt, replies and responses together), in tokens. An episode that would pass it
             is truncated and counted as overlong.
+        stated: the task as `window` style states it, from the environment's first observation.
     """
 
     style: PromptStyle = "transcript"
@@ -54,6 +55,7 @@ class Rules:
     max_steps: int = 12
     max_new_tokens: int = 32
     max_tokens: int = 1024
+    stated: Callable[[str], str] = str
 
 
 @dataclass(slots=True)
@@ -165,9 +167,10 @@ class Episode(Play):
         head = rules.instructions.strip()
         if rules.style == "transcript":
             return self.chat.prompt(f"{head}\n\n{self.task_text}" if head else self.task_text)
+        task = rules.stated(self.task_text)
         shown = steps[len(steps) - min(rules.history_length, len(steps)) :]
         history = [(step.observation, step.action) for step in shown]
-        return self.chat.prompt(window_message(head, self.task_text, history, len(steps), self.turn, rules.tagged))
+        return self.chat.prompt(window_message(head, task, history, len(steps), self.turn, rules.tagged))
 
     def read(self, tokens: Sequence[int]) -> None:
         """Add what the model reads next; the episode is cut where no response would fit behind it."""

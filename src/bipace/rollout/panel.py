@@ -15,7 +15,7 @@ from scipy.stats import binomtest, sem
 from scipy.stats import t as student
 
 from bipace.core.labels import label
-from bipace.envs.base import Suite
+from bipace.envs.base import Suite, offers_of
 from bipace.rollout.collect import Collector, Decoder
 from bipace.rollout.records import Trajectory, events
 
@@ -48,22 +48,30 @@ def choose_panels(
 ) -> Panels:
     """The names given, and the suite's own where none is given.
 
-    The suite's first split is for training. Its panels are the splits whose name ends in "panel": the one named after
-    the training split (else the first) validates, the next two are held out.
+    The suite's first split is for training. A training split has the panels that the suite declares for it
+    (`Offers.panels`). Otherwise panels are the splits whose name ends in "panel": the one named after the training
+    split (else the first) validates, the next two are held out.
 
     Raises:
-        ValueError: the suite lacks a name, or has no panel to default to.
+        ValueError: the suite lacks a name, has only a part of it, or has no panel to default to.
     """
     names = list(suite.splits)
     split = split or names[0]
-    panels = [name for name in names if name.endswith("panel")]
+    panel_tasks(suite, split)
+    panels = list(offers_of(suite).panels.get(split, ())) or _by_name(names, split)
     if panel is None and not panels:
         raise ValueError(f"env.panel: {suite.name} has no panel; name one of its splits: {', '.join(names)}")
-    panel = panel or (f"{split}-panel" if f"{split}-panel" in panels else panels[0])
+    panel = panel or panels[0]
     chosen = Panels(split, panel, tuple([p for p in panels if p != panel][:2] if held_out is None else held_out))
-    for name in (chosen.split, chosen.panel, *chosen.held_out):
+    for name in (chosen.panel, *chosen.held_out):
         panel_tasks(suite, name)
     return chosen
+
+
+def _by_name(names: Sequence[str], split: str) -> list[str]:
+    """The panels among the names, the training split's own first."""
+    panels = [name for name in names if name.endswith("panel")]
+    return sorted(panels, key=lambda name: name != f"{split}-panel")
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ class PanelResult:
             "family": self.by_family(),
             "list": shipped_name(self.suite.name, tasks),
             "sha256": task_digest(tasks),
-            "data": getattr(self.suite, "data_label", ""),
+            "data": offers_of(self.suite).data_label,
         }
 
     def by_family(self) -> dict[str, dict[str, float]]:
@@ -149,11 +157,14 @@ def panel_tasks(suite: Suite, panel: str) -> Sequence[str]:
     """The tasks of a split or panel.
 
     Raises:
-        ValueError: the suite has none of that name; the message lists those it has.
+        ValueError: the suite has none of that name (the message lists those it has), or only a part of it.
     """
+    offers = offers_of(suite)
+    if panel in offers.incomplete:
+        raise ValueError(f"env: {suite.name} has only a part of {panel!r}: {offers.incomplete[panel]}")
     if panel not in suite.splits:
-        more = getattr(suite, "absent", "")  # a suite whose data are not here may say how to get them
-        raise ValueError(f"env: {suite.name} has no split or panel {panel!r}; it has {', '.join(suite.splits)}{more}")
+        has = ", ".join(suite.splits)
+        raise ValueError(f"env: {suite.name} has no split or panel {panel!r}; it has {has}{offers.absent}")
     return suite.splits[panel]
 
 

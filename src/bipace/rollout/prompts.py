@@ -87,7 +87,7 @@ def window_message(
 
     Args:
         instructions: the suite's rules; may be empty.
-        task: the environment's first observation, which states the task.
+        task: what states the task (`Offers.task_text` of the first observation).
         history: the last (observation, action) pairs, oldest first.
         steps_taken: actions taken so far; the history may show fewer.
         turn: what the environment says now.
@@ -104,7 +104,7 @@ def window_message(
             f"Prior to this step, you have already taken {steps_taken} step(s). The most recent {len(history)} "
             f"observations and the actions you took:\n{shown}"
         )
-    if steps_taken:
+    if steps_taken or task.strip() != turn.observation.strip():
         parts.append(f"You are now at step {steps_taken + 1} and your current observation is:\n{turn.observation}")
     if turn.admissible:
         parts.append("Your admissible actions of the current situation are:\n" + "\n".join(turn.admissible))

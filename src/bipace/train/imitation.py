@@ -17,8 +17,9 @@ import torch
 from numpy.typing import NDArray
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from bipace.envs.base import Suite
-from bipace.policies.hf import Actor, buckets, score
+from bipace.envs.base import Suite, offers_of
+from bipace.policies.hf import Actor
+from bipace.policies.scoring import buckets, score
 from bipace.rollout.prompts import Chat
 from bipace.rollout.records import TokenSequence
 from bipace.train.tokenizer import CHATML, END, PAD, train_tokenizer
@@ -82,11 +83,11 @@ class Demonstration:
 def demonstrate(suite: Suite, tasks: Sequence[str], max_steps: int) -> Iterator[Demonstration]:
     """Play the suite's expert on each task; tasks it has no plan for, or a plan longer than max_steps, are left out.
 
-    A suite whose expert knows what an agent cannot see may have a method `demonstration(task)`, which finds it by
-    acting; that is played instead.
+    A suite whose expert knows what an agent cannot see may offer a `demonstration`, which finds it by acting; that is
+    played instead.
     """
     environment = suite.make()
-    play = getattr(suite, "demonstration", suite.expert)
+    play = offers_of(suite).demonstration or suite.expert
     for task in tasks:
         plan = play(task)
         if not 0 < len(plan) <= max_steps:
