@@ -50,6 +50,8 @@ def train(
     from bipace.train.config import load_config
 
     settings = load_config(config, overrides or ())
+    for note in settings.notes():
+        print(f"note: {note}", file=sys.stderr)
     folder = (
         out or Path("runs") / f"{Path(settings.env.suite).stem}-{Path(settings.estimator).stem}-s{settings.run.seed}"
     )
