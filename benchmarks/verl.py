@@ -27,7 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "engines"
 from launch import ACTOR, HELPERS, environment
 
 from bipace.core.advantages import advantages
-from bipace.integrations.verl.rows import to_table
+from bipace.integrations.common.rows import to_table
+from bipace.integrations.verl.rows import engine_steps
 from bipace.integrations.verl.settings import read_settings
 
 RESULT = Path(__file__).parent / "results" / "verl.json"
@@ -76,7 +77,7 @@ def credit_at_scale(groups: int) -> tuple[float, float, float]:
     recipe = read_settings({"credit": {"eps": 0.1}}, "bipace").recipe()
 
     def credit() -> None:
-        rows, _ = to_table(keys, records, [False] * n, features=features)
+        rows, _ = to_table(engine_steps(keys, records, [False] * n), features=features)
         advantages(rows.batch, recipe)
 
     times = []

@@ -11,8 +11,9 @@ from launch import ACTOR
 from transformers import AutoModelForCausalLM
 
 from bipace.core.advantages import advantages
-from bipace.integrations.verl.capture import layer_index
-from bipace.integrations.verl.rows import to_table
+from bipace.integrations.common.capture import layer_index
+from bipace.integrations.common.rows import to_table
+from bipace.integrations.verl.rows import engine_steps
 from bipace.integrations.verl.settings import read_settings
 
 __all__ = [
@@ -56,10 +57,8 @@ def test_advantages_equal_the_cores_on_the_same_rows_in_any_order(any_job):
         seen = any_job.step(step)
         features = np.load(any_job.folder / f"features_{step}.npy")
         order = np.random.default_rng(step).permutation(len(seen["keys"]))
-        rows, _ = to_table(
-            [seen["keys"][i] for i in order], [seen["records"][i] for i in order],
-            [seen["padding"][i] for i in order], features=features[order], invalid_action_penalty=0.1,
-        )  # fmt: skip
+        steps = engine_steps(seen["keys"], seen["records"], seen["padding"])
+        rows, _ = to_table([steps[i] for i in order], features=features[order], invalid_action_penalty=0.1)
         values = np.zeros(len(order))
         values[order] = rows.scatter(advantages(rows.batch, recipe).values)
         credited += np.count_nonzero(values)

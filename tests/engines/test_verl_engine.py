@@ -87,7 +87,9 @@ from verl.protocol import DataProto
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 from bipace.core.advantages import advantages
 from bipace.integrations.verl.estimator import HANDED_OVER, Handover
-from bipace.integrations.verl.rows import to_table
+from bipace.integrations.common.estimator import Estimator
+from bipace.integrations.common.rows import to_table
+from bipace.integrations.verl.rows import engine_steps
 from bipace.integrations.verl.settings import read_settings
 rng = np.random.default_rng(0)
 keys = [f"u{g}_{m}_{t}" for g in range(2) for m in range(4) for t in range(3)] + ["pad1_0_0"]
@@ -107,17 +109,18 @@ features = rng.normal(size=(len(keys), 8)).astype(np.float32)
 mask = torch.ones(len(keys), 5); mask[:, 3:] = 0
 recipe = read_settings({"credit": {"eps": 0.8}}, "bipace").recipe()
 kl = torch.from_numpy(rng.normal(size=(len(keys), 5))) * mask
-handed = Handover(keys, records, padding, features, np.zeros(len(keys)), recipe, 0.1)
+handed = Handover(keys, records, padding, features, np.zeros(len(keys)), Estimator(recipe, invalid_action_penalty=0.1))
 token = HANDED_OVER.set(handed)
 data = DataProto.from_dict(tensors={"token_level_rewards": kl, "response_mask": mask},
     non_tensors={"uid": np.array([k.rsplit("_", 2)[0] for k in keys], dtype=object)})
 found = compute_advantage_for_multi_trajectories(data, batch_keys=keys, adv_estimator="bipace", config={})
 paid = kl.sum(-1).numpy()
-rows, _ = to_table(keys, records, padding, features=features, token_rewards=paid, invalid_action_penalty=0.1)
+steps = engine_steps(keys, records, padding)
+rows, _ = to_table(steps, features=features, added=paid, invalid_action_penalty=0.1)
 expected = torch.from_numpy(rows.scatter(advantages(rows.batch, recipe).values))[:, None] * mask
 assert torch.equal(found.batch["advantages"].double(), expected.double())
 assert (found.batch["advantages"][padding.index(True)] == 0).all() and expected.abs().max() > 0
-assert {"cluster/singleton_rate", "credit/branch_lone", "group/groups"} <= set(handed.metrics)
+assert {"cluster/singleton_rate", "credit/branch_lone", "group/groups"} <= set(handed.credit.metrics)
 print("EQUAL")
 """
     status, out = python(tmp_path, code)

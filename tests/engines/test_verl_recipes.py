@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 from omegaconf import OmegaConf
 from verl.utils.config import validate_config
-from bipace.integrations.verl.guards import check_config, select
+from bipace.integrations.verl.guards import check_config
 from bipace.integrations.verl.preflight import compose_config
 import yaml
 folder = Path(sys.argv[1])

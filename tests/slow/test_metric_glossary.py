@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,24 +10,7 @@ pytestmark = pytest.mark.slow
 
 from bipace.train.config import load_config
 from bipace.train.loop import train
-
-GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
-
-
-def explained() -> set[str]:
-    names = set()
-    for line in GLOSSARY.read_text().splitlines():
-        if not line.startswith("| `"):
-            continue
-        first = ""
-        for name in re.findall(r"`([^`]+)`", line.split("|")[1]):
-            if name.startswith("_"):
-                name = first.rsplit("_", 1)[0] + name
-            elif name.startswith("/") or "/" not in name:
-                name = f"{first.rsplit('/', 1)[0]}/{name.lstrip('/')}"
-            names.add(name)
-            first = first or name
-    return names
+from glossary import unexplained
 
 
 def test_a_run_logs_nothing_unexplained(tmp_path):
@@ -42,4 +24,4 @@ def test_a_run_logs_nothing_unexplained(tmp_path):
         for name in json.loads(line):
             name = re.sub(r"success/depth-\d", "success/FAMILY", name.replace("depth4-panel", "PANEL"))
             logged.add(name)
-    assert logged - explained() == {"iteration"}
+    assert unexplained(logged) == {"iteration"}

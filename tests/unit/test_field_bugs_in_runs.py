@@ -14,7 +14,8 @@ torch = pytest.importorskip("torch", reason="needs the train extra")
 
 from bipace.envs.text_mdp import TextMDPSuite
 from bipace.envs.textcraft.recipes import load_recipe_book
-from bipace.policies.hf import Actor, score
+from bipace.policies.hf import Actor
+from bipace.policies.scoring import score
 from bipace.rollout.collect import Collector
 from bipace.rollout.panel import evaluate
 from bipace.rollout.records import TokenSequence

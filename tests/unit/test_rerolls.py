@@ -13,7 +13,8 @@ from bipace.credit.rerolls import Settings, measure, weights_hash
 from bipace.credit.truth import load_truth
 from bipace.envs.base import Turn
 from bipace.envs.text_mdp import TextMDPSuite
-from bipace.policies.hf import Actor, score
+from bipace.policies.hf import Actor
+from bipace.policies.scoring import score
 from bipace.rollout.collect import Collector, Start
 from bipace.theory.textworlds import world
 

@@ -14,11 +14,12 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from bipace.core.advantages import advantages
 from bipace.core.rows import build_batch
 from bipace.envs.registry import get_suite
-from bipace.integrations.verl.capture import capture, last_prompt_states, layer_index
+from bipace.integrations.common.capture import capture, last_prompt_states, layer_index
+from bipace.integrations.common.preflight import root_error
+from bipace.integrations.common.rows import to_table
 from bipace.integrations.verl.episode import Call, Limits, play
 from bipace.integrations.verl.guards import check_config, check_version
-from bipace.integrations.verl.preflight import root_error
-from bipace.integrations.verl.rows import episode_metrics, parse_key, to_table
+from bipace.integrations.verl.rows import engine_steps, episode_metrics, parse_key
 from bipace.integrations.verl.settings import ESTIMATORS, read_settings
 from bipace.policies.hf import Actor
 from bipace.train.actors import actor_folder
@@ -46,7 +47,8 @@ def records(rng, groups=3, members=4):
 
 
 def credit(keys, rows, padding, features, **more):
-    table, events = to_table(keys, rows, padding, features=features, invalid_action_penalty=0.1, **more)
+    steps = engine_steps(keys, rows, padding)
+    table, events = to_table(steps, features=features, invalid_action_penalty=0.1, **more)
     return dict(zip(keys, table.scatter(advantages(table.batch, recipe()).values), strict=True)), events
 
 
@@ -110,7 +112,7 @@ def test_a_broken_trajectory_gets_zero_and_leaves_its_siblings_as_if_it_never_ra
 def test_a_kl_penalty_in_the_reward_enters_as_reward_of_its_step():
     keys, rows, features = records(np.random.default_rng(3))
     kl = np.random.default_rng(4).normal(size=len(keys))
-    found, _ = credit(keys, rows, [False] * len(keys), features, token_rewards=kl)
+    found, _ = credit(keys, rows, [False] * len(keys), features, added=kl)
     paid = [{**r, "reward": r["reward"] + float(p)} for r, p in zip(rows, kl, strict=True)]
     assert found == credit(keys, paid, [False] * len(keys), features)[0]
 
@@ -128,7 +130,20 @@ def test_a_key_of_another_trainer_is_refused():
         ({"env": {"sute": "x"}}, "bipace", "did you mean bipace.env.suite"),
         ({"credit": {"epsilon": 1}}, "bipace", "eps"),
         ({"estimator": "gigpo"}, "bipace", "algorithm.adv_estimator"),
-        ({"prompt": {"style": "chat"}}, "bipace", "transcript or window"),
+        ({"prompt": {"style": "chat"}}, "bipace", "bipace.prompt.style: 'chat', expected 'transcript' or 'window'"),
+        ({"prompt": {"tagged": "yes"}}, "bipace", "bipace.prompt.tagged: 'yes', expected true or false"),
+        ({"prompt": {"tagged": 1}}, "bipace", "bipace.prompt.tagged: 1, expected true or false"),
+        ({"prompt": {"history_length": -3}}, "bipace", "bipace.prompt.history_length: -3, expected at least 0"),
+        ({"prompt": {"history_length": 2.5}}, "bipace", "history_length: 2.5, expected a whole number"),
+        ({"features": {"layer": "last"}}, "bipace", "bipace.features.layer: 'last', expected a"),
+        ({"features": {"layer": 1.5}}, "bipace", "bipace.features.layer: 1.5, expected a"),
+        ({"features": {"layer": True}}, "bipace", "bipace.features.layer: True, expected a"),
+        ({"features": {"calibrate_every": -1}}, "bipace", "calibrate_every: -1, expected at least 0"),
+        ({"update": {"invalid_action_penalty": -0.1}}, "bipace", "penalty: -0.1, expected at least 0"),
+        ({"env": {"success_reward": 0}}, "bipace", "success_reward: 0, expected more than 0"),
+        ({"env": {"suite": 3}}, "bipace", "bipace.env.suite: 3, expected text"),
+        ({"credit": [1]}, "bipace", "bipace.credit: .*, expected a section"),
+        ({"estimator": 3}, "bipace", "bipace.estimator: 3, expected text"),
         ({"features": {"action_key": "verb"}}, "bipace", "action_tag"),
         ({"env": {"max_steps": 0}}, "bipace", "at least 1"),
         ({"env": 3}, "bipace", "bipace.env: 3, expected a section"),

@@ -20,8 +20,10 @@ def trajectory_return(batch: StepBatch) -> Floats:
     """R(tau) = sum_t r_t, undiscounted, on every row of the trajectory (GRPO's outcome).
 
     Returns:
-        [N] float64 in units of reward.
+        [N] float64 in units of reward; the table's own column `whole` where an engine has computed it.
     """
+    if batch.whole is not None:
+        return batch.whole
     return segments.total(batch.reward, segments.compact(batch.trajectory))
 
 
@@ -35,13 +37,15 @@ def return_to_go(batch: StepBatch, gamma: float = 0.95) -> Floats:
         gamma: discount in [0, 1].
 
     Returns:
-        [N] float64 in units of reward.
+        [N] float64 in units of reward; the table's own column `to_go` where an engine has computed it, whatever gamma.
 
     Raises:
         ValueError: gamma outside [0, 1].
     """
     if not 0.0 <= gamma <= 1.0:
         raise ValueError(f"gamma: {gamma}, expected a discount in [0, 1]")
+    if batch.to_go is not None:
+        return batch.to_go
     order = np.lexsort((batch.trajectory, batch.t))  # by step index, so one pass serves all trajectories
     trajectory = segments.compact(batch.trajectory)
     running = np.zeros(len(np.unique(trajectory)))

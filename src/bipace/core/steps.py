@@ -54,6 +54,10 @@ class StepBatch:
         penalty: [N] float64 cost >= 0 of the step's own row (an invalid action), or None for all zero. It
             never enters a return or a group statistic: `advantages` subtracts it from its own row last.
         texts: the text of each observation label (index = label), or None. Only `by_similarity` reads it.
+        to_go: [N] float64 return-to-go of each step where an engine has computed it, or None. `return_to_go` then
+            answers with it.
+        whole: [N] float64 return of each step's trajectory where an engine has computed it, or None.
+            `trajectory_return` then answers with it.
 
     Raises:
         ValueError: naming the field, its shape or the offending value, and what was expected.
@@ -70,6 +74,8 @@ class StepBatch:
     features: Features | None = None
     penalty: Floats | None = None
     texts: Sequence[str] | None = None
+    to_go: Floats | None = None
+    whole: Floats | None = None
 
     def __post_init__(self) -> None:
         n = len(np.atleast_1d(np.asarray(self.task)))
@@ -81,6 +87,11 @@ class StepBatch:
             if n and self.penalty.min() < 0:
                 raise ValueError(f"penalty: must be >= 0, got {self.penalty.min()}")
         _require_finite("reward", self.reward)
+        for name in ("to_go", "whole"):
+            given = getattr(self, name)
+            if given is not None:
+                self._set(name, _column(name, given, np.float64, n))
+                _require_finite(name, getattr(self, name))
         if self.features is not None:
             object.__setattr__(self, "features", _features(self.features, n))
         if self.texts is not None and n and int(self.observation.max()) >= len(self.texts):

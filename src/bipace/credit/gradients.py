@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bipace.policies.hf import Actor, score
+from bipace.policies.hf import Actor
+from bipace.policies.scoring import score
 from bipace.rollout.records import TokenSequence, Trajectory
 
 __all__ = ["describe", "gradient_sketches"]

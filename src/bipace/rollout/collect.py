@@ -22,7 +22,7 @@ __all__ = ["Collector", "Decoder", "Session", "Start"]
 
 
 class Session(Protocol):
-    """Lock-step decoding of many rows (bipace.policies.hf.DecodeSession)."""
+    """Lock-step decoding of many rows (bipace.policies.session.DecodeSession)."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -39,7 +39,7 @@ class Session(Protocol):
 
 
 class Decoder(Protocol):
-    """What the collector needs of an actor."""
+    """What plays episodes: an actor, or another engine that speaks with its weights."""
 
     tokenizer: Any
 
@@ -47,6 +47,10 @@ class Decoder(Protocol):
         self, prompts: Sequence[Sequence[int]], copies: int = 1, *, capacity: int, layer: int | None = None
     ) -> Session:
         """Begin decoding: each prompt computed once, then copied to `copies` rows; `layer` is the state to keep."""
+        ...
+
+    def sync(self) -> None:
+        """Take over the actor's present weights; called after every update."""
         ...
 
 

@@ -12,10 +12,10 @@ from bipace.policies import lora
 from bipace.policies.hf import Actor
 from bipace.policies.pretrained import CATALOGUE, cached_folder
 from bipace.policies.vllm import VllmDecoder
-from bipace.rollout.collect import Collector
+from bipace.rollout.collect import Collector, Decoder
 from bipace.train.config import Config, ConfigError
 
-__all__ = ["SHIPPED", "actor_folder", "load_actor", "make_collector", "make_vllm", "reference_actor"]
+__all__ = ["SHIPPED", "actor_folder", "load_actor", "make_collector", "make_decoder", "reference_actor"]
 
 SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "actors"
 
@@ -83,15 +83,15 @@ def reference_actor(config: Config) -> Actor | None:
     return Actor.load(actor_folder(config.actor.folder), device=config.actor.device)
 
 
-def make_vllm(config: Config, actor: Actor) -> VllmDecoder | None:
-    """The vLLM that plays the episodes with the actor's weights, or None where the actor plays them itself.
+def make_decoder(config: Config, actor: Actor) -> Decoder:
+    """What plays the episodes: the actor itself, or a vLLM with its weights.
 
     Raises:
         ModuleNotFoundError: rollout.engine=vllm, and vllm is not installed.
         ValueError: the installed vllm does not run on the actor's device.
     """
     if config.rollout.engine == "hf":
-        return None
+        return actor
     return VllmDecoder(actor, max_tokens=config.prompt.max_tokens, memory=config.rollout.engine_memory)
 
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from bipace.envs.base import Suite, offers_of
-from bipace.policies.hf import Actor, buckets, score
+from bipace.policies.hf import Actor
+from bipace.policies.scoring import buckets, score
 from bipace.rollout.prompts import Chat
 from bipace.rollout.records import TokenSequence
 from bipace.train.tokenizer import CHATML, END, PAD, train_tokenizer

@@ -26,7 +26,7 @@ from bipace.rollout.panel import PanelResult, choose_panels, evaluate, panel_tas
 from bipace.rollout.records import TokenSequence, Trajectory, events
 from bipace.rollout.sampler import choose_tasks
 from bipace.rollout.table import to_rows
-from bipace.train.actors import load_actor, make_collector, make_vllm, reference_actor
+from bipace.train.actors import load_actor, make_collector, make_decoder, reference_actor
 from bipace.train.checkpoint import load_optimizer, read_state, save_checkpoint, write_text
 from bipace.train.config import Config, ConfigError
 from bipace.train.interrupt import finish_iteration_first
@@ -85,7 +85,7 @@ class Run:
         self.actor = load_actor(config, self.checkpoint)
         self.layer = self.actor.layer_index(config.features.layer) if config.needs_features else None
         self.from_rollout = config.features.source == "rollout"
-        self.vllm = make_vllm(config, self.actor)
+        self.decoder = make_decoder(config, self.actor)
         self.collector = make_collector(config, self.suite, self.layer if self.from_rollout else None)
         self.optimizer = torch.optim.AdamW(
             self.actor.model.parameters(), lr=config.update.lr, weight_decay=config.update.weight_decay, fused=True
@@ -161,9 +161,8 @@ class Run:
                 autocast=config.actor.autocast,
             )
         self._guard(updated, sequences)
-        if self.vllm:
-            with clock("sync"):
-                self.vllm.sync()
+        with clock("sync"):
+            self.decoder.sync()
         self.iteration += 1
         if config.run.save_rollouts:
             append_lines(
@@ -182,7 +181,7 @@ class Run:
     def validate(self, panel: str) -> PanelResult:
         """Play every task of a panel once and remember the result."""
         result = evaluate(
-            self.vllm or self.actor,
+            self.decoder,
             self.collector,
             panel_tasks(self.suite, panel),
             temperature=self.config.run.validation_temperature,
@@ -224,7 +223,7 @@ class Run:
         )
         generator = self._generator(int(self._numpy(_SAMPLING).integers(2**63)))
         return self.collector.collect(
-            self.vllm or self.actor,
+            self.decoder,
             [self.tasks[i] for i in chosen],
             self.config.rollout.group_size,
             temperature=self.config.rollout.temperature,

@@ -15,8 +15,9 @@ import torch
 from bipace.core.features import Features
 from bipace.core.steps import Floats
 from bipace.policies.device_features import as_features
-from bipace.policies.hf import Actor, Scores, score
+from bipace.policies.hf import Actor
 from bipace.policies.packing import micro_batches
+from bipace.policies.scoring import Scores, score
 from bipace.rollout.records import TokenSequence
 from bipace.train.config import UpdateConfig
 from bipace.train.losses import k3, policy_loss

@@ -16,7 +16,7 @@ from verl.utils.device import get_device_name, get_vendor
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
-from bipace.integrations.verl.capture import capture, last_prompt_states
+from bipace.integrations.common.capture import capture, last_prompt_states
 
 __all__ = ["FEATURE_KEY", "LAYER_KEY", "CapturingFSDPEngine"]
 

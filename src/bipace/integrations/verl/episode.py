@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bipace.core.actions import ACTION_KEYS
-from bipace.envs.base import Environment, Suite, Turn
-from bipace.integrations.verl.settings import Settings
+from bipace.envs.base import Environment, Suite, Turn, executed_command
+from bipace.integrations.common.settings import Settings
 from bipace.rollout.prompts import Chat, parse_response, window_message
+from bipace.rollout.records import Step
+from bipace.rollout.table import step_key
 
 __all__ = ["Call", "Limits", "StepRow", "play"]
 
@@ -115,20 +116,24 @@ async def _step(
     environment: Environment, turn: Turn, prompt: list[int], call: Call, tokenizer: Any, settings: Settings, t: int
 ) -> tuple[StepRow, Turn]:
     text = tokenizer.decode(call.tokens, skip_special_tokens=True)
-    parsed = parse_response(text, settings.prompt.tagged)
-    key = settings.features.action_key
-    keyed = text if key == "first_n" else f"<action>{parsed.action}</action>"
-    aborted = False
+    style = settings.prompt
+    parsed = parse_response(text, style.tagged, lowercase=style.lowercase, strict=style.strict)
+    aborted, executed = False, None
     try:
         answer = await asyncio.to_thread(environment.step, parsed.action)
+        executed = executed_command(parsed.action, turn, answer)
     except Exception:
         _log.warning("the environment failed at step %d; the episode is aborted", t, exc_info=True)
         answer, aborted = Turn("", valid=False), True
+    step = Step(
+        turn.observation, text, len(call.tokens), parsed.action, parsed.ok, answer.valid, True, answer.reward, executed
+    )
+    key = settings.features
     record = {
         "t": t,
         "observation": turn.observation,
         "command": parsed.action,
-        "action": ACTION_KEYS[key](keyed, call.tokens).key,
+        "action": step_key(key.action_key, step, call.tokens, key.refused_actions),
         "parsed": parsed.ok,
         "valid": answer.valid,
         "reward": settings.env.success_reward * answer.reward,

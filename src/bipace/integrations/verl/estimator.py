@@ -8,9 +8,8 @@ hidden state. So the trainer hands those over in a context variable, row for row
 
 from __future__ import annotations
 
-import time
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from bipace.core.advantages import Recipe, advantages
-from bipace.core.diagnostics import credit_diagnostics
 from bipace.core.steps import Floats
-from bipace.integrations.verl.rows import to_table
+from bipace.integrations.common.estimator import Credit, Estimator
+from bipace.integrations.common.spread import floating
+from bipace.integrations.verl.rows import engine_steps
 from bipace.integrations.verl.settings import ESTIMATORS
 
 __all__ = ["HANDED_OVER", "Handover", "estimate"]
@@ -37,11 +36,9 @@ class Handover:
         padding: [N] True on rows verl added.
         features: [N, D], or None.
         token_rewards: [N] sum of each row's token rewards before a KL penalty.
-        recipe: the estimator.
-        invalid_action_penalty: see `to_table`.
-        metrics: filled in by `estimate`.
-        values: [N] advantages, filled in by `estimate`.
-        seconds: time the credit took, filled in by `estimate`.
+        estimator: the recipe, with the radius it holds between steps.
+        iteration: steps before this one.
+        credit: filled in by `estimate`.
     """
 
     keys: list[str]
@@ -49,11 +46,9 @@ class Handover:
     padding: list[bool]
     features: NDArray[Any] | None
     token_rewards: Floats
-    recipe: Recipe
-    invalid_action_penalty: float
-    metrics: dict[str, float] = field(default_factory=dict[str, float])
-    values: Floats | None = None
-    seconds: float = 0.0
+    estimator: Estimator
+    iteration: int = 0
+    credit: Credit | None = None
 
 
 HANDED_OVER: ContextVar[Handover] = ContextVar("bipace_rows")
@@ -76,21 +71,14 @@ def estimate(
             f"algorithm.adv_estimator={name} needs bipace's trainer, which knows the steps; set "
             "trainer.v1.trainer_mode=bipace (and leave trainer.use_v1=true)"
         )
-    started = time.perf_counter()
     penalties = token_level_rewards.double().sum(-1).cpu().numpy() - handed.token_rewards
-    rows, events = to_table(
-        handed.keys,
-        handed.records,
-        handed.padding,
+    handed.credit = handed.estimator(
+        engine_steps(handed.keys, handed.records, handed.padding),
         features=handed.features,
-        token_rewards=penalties,
-        invalid_action_penalty=handed.invalid_action_penalty,
+        added=penalties,
+        iteration=handed.iteration,
     )
-    found = advantages(rows.batch, handed.recipe)
-    handed.values = rows.scatter(found.values)
-    handed.metrics = {**events, **credit_diagnostics(rows.batch, found)}
-    handed.seconds = time.perf_counter() - started
-    values = torch.from_numpy(handed.values).to(token_level_rewards)[:, None] * response_mask
+    values = floating(handed.credit.values, token_level_rewards)[:, None] * response_mask
     return values, values.clone()
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from bipace.integrations.verl.settings import Settings, read_settings
+from bipace.integrations.common import guards
+from bipace.integrations.common.guards import select
+from bipace.integrations.common.settings import Settings
+from bipace.integrations.verl.settings import read_settings
 
-__all__ = ["STRATEGIES", "TRAINER", "check_config", "check_version", "select"]
+__all__ = ["STRATEGIES", "TRAINER", "check_config", "check_version"]
 
 TRAINER = "bipace"
 STRATEGIES = ("fsdp", "fsdp2")
@@ -16,12 +18,7 @@ STRATEGIES = ("fsdp", "fsdp2")
 
 def check_version(version: str) -> None:
     """Raise ImportError unless this is verl 0.9.1 or a later 0.9: the plug points moved in 0.9 and will again."""
-    match = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
-    if match is None or not (0, 9, 1) <= tuple(map(int, match.groups())) < (0, 10, 0):
-        raise ImportError(
-            f"bipace's plug-in is written for verl >=0.9.1,<0.10 and this is verl {version}; "
-            "install bipace[verl], which pins it"
-        )
+    guards.check_version("verl", version, (0, 9, 1), (0, 10, 0))
 
 
 def check_config(config: Mapping[str, Any]) -> Settings:
@@ -48,11 +45,7 @@ def check_config(config: Mapping[str, Any]) -> Settings:
     if settings.captures:
         _check_capture(config)
     n = select(config, "actor_rollout_ref.rollout.n", 1)
-    if n == 1 and settings.recipe().compares_steps:
-        raise ValueError(
-            f"actor_rollout_ref.rollout.n: 1 with the step-level recipe {settings.estimator!r}: in a group of one "
-            "trajectory a step has no peers and every advantage would be 0; use actor_rollout_ref.rollout.n=8"
-        )
+    guards.check_group_size(settings.recipe(), n, "actor_rollout_ref.rollout.n")
     return settings
 
 
@@ -70,13 +63,3 @@ def _check_capture(config: Mapping[str, Any]) -> None:
             f"{' and '.join(STRATEGIES)} only. Choose one, or a recipe without features "
             "(algorithm.adv_estimator=bipace_gigpo)"
         )
-
-
-def select(tree: Mapping[str, Any], path: str, default: Any = None) -> Any:
-    """The value at a dotted path, or the default where a section is missing or null."""
-    value: Any = tree
-    for part in path.split("."):
-        if not isinstance(value, Mapping) or value.get(part) is None:
-            return default
-        value = value[part]
-    return value

@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bipace.envs.registry import get_suite
-from bipace.integrations.verl.capture import layer_index
-from bipace.integrations.verl.guards import check_config, check_version, select
-from bipace.integrations.verl.settings import Settings
+from bipace.integrations.common.capture import layer_index
+from bipace.integrations.common.guards import select
+from bipace.integrations.common.preflight import Finding, Report, checked, root_error
+from bipace.integrations.common.settings import Settings
+from bipace.integrations.verl.guards import check_config, check_version
 
-__all__ = ["Finding", "compose_config", "main", "root_error", "run_checks"]
+__all__ = ["compose_config", "main", "run_checks"]
 
 PACKAGES = ("verl", "torch", "transformers", "ray", "tensordict", "TransferQueue")
+LAYER = "bipace.features.layer"
 DRY_RUN = (
     "trainer.total_training_steps=2",
     "trainer.save_freq=-1",
@@ -34,15 +35,6 @@ DRY_RUN = (
     "trainer.resume_mode=disable",
     "trainer.logger=[console]",
 )
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One check: what it looked at, whether it is as it should be, and what was found or what to do."""
-
-    name: str
-    passed: bool
-    text: str
 
 
 def compose_config(overrides: Sequence[str], name: str = "ppo_trainer", folder: Path | None = None) -> dict[str, Any]:
@@ -67,27 +59,20 @@ def compose_config(overrides: Sequence[str], name: str = "ppo_trainer", folder: 
 
 def run_checks(config: dict[str, Any]) -> Iterator[Finding]:
     """The checks in the order in which a failure would hide the next."""
-    yield _checked("versions", _versions)
+    yield checked("versions", _versions)
     settings: list[Settings] = []
 
     def configuration() -> str:
         settings.append(check_config(config))
         return f"{settings[0].recipe().name} on {settings[0].env.suite}"
 
-    yield _checked("configuration", configuration)
+    yield checked("configuration", configuration)
     if not settings:
         return
-    yield _checked("model", lambda: _model(config, settings[0]))
+    yield checked("model", lambda: _model(config, settings[0]))
     for key in ("data.train_files", "data.val_files"):
-        yield _checked(key, lambda key=key: _data(config, settings[0], key))
-    yield _checked("workers", lambda: _workers(config))
-
-
-def _checked(name: str, check: Callable[[], str]) -> Finding:
-    try:
-        return Finding(name, True, check())
-    except Exception as error:  # whatever is wrong with a cluster is a finding, not the end of the checks
-        return Finding(name, False, f"{type(error).__name__}: {error}")
+        yield checked(key, lambda key=key: _data(config, settings[0], key))
+    yield checked("workers", lambda: _workers(config))
 
 
 def _versions() -> str:
@@ -106,7 +91,7 @@ def _model(config: dict[str, Any], settings: Settings) -> str:
         raise ValueError(f"actor_rollout_ref.model.path: the tokenizer of {path} has no chat template")
     if not settings.captures:
         return f"{layers} layers; this recipe needs no hidden states"
-    return f"{layers} layers; features are hidden_states[{layer_index(settings.features.layer, layers)}]"
+    return f"{layers} layers; features are hidden_states[{layer_index(settings.features.layer, layers, LAYER)}]"
 
 
 def _data(config: dict[str, Any], settings: Settings, key: str) -> str:
@@ -175,18 +160,6 @@ def _workers(config: dict[str, Any]) -> str:
     return f"{len(nodes)} node(s) load the plug-in"
 
 
-def root_error(log: str) -> str | None:
-    """The error that a job's output ends in: the last line that names an exception, without Ray's prefix.
-
-    Ray's own wrapper (`ray.exceptions...`) says less than the error it wraps and is passed over. None where no line
-    names an exception.
-    """
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", log)
-    lines = [re.sub(r"^\([\w:.]+ pid=\d+[^)]*\)", "", line).strip() for line in plain.splitlines()]
-    named = [line for line in lines if re.match(r"(?!ray\.)[\w.]*(Error|Exception)\b[^(]*(: |$)", line)]
-    return named[-1] if named else None
-
-
 def _dry_run(command: Sequence[str]) -> Finding:
     """Two real steps, their output passed through as it comes."""
     kept: list[str] = []
@@ -207,27 +180,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config-name", default="ppo_trainer", help="the recipe")
     parser.add_argument("--dry-run", action="store_true", help="also run two real steps")
     given, overrides = parser.parse_known_args(arguments)
-    findings: list[Finding] = []
-
-    def report(finding: Finding) -> None:
-        findings.append(finding)
-        print(f"{'ok    ' if finding.passed else 'FAILED'} {finding.name}: {finding.text}", flush=True)
-
+    report = Report()
     try:
         config = compose_config(overrides, given.config_name, given.config_dir)
     except Exception as error:  # hydra's own errors name the key
-        report(Finding("configuration", False, f"{type(error).__name__}: {error}"))
+        report.add(Finding("configuration", False, f"{type(error).__name__}: {error}"))
         return 1
     for finding in run_checks(config):
-        report(finding)
-    failed = sum(not f.passed for f in findings)
-    if given.dry_run and not failed:
+        report.add(finding)
+    if given.dry_run and not report.failed:
         folder = ["--config-dir", str(given.config_dir)] if given.config_dir else []
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *folder, "--config-name", given.config_name]
-        report(_dry_run([*command, *overrides, *DRY_RUN]))
-    failed = sum(not f.passed for f in findings)
-    print(f"{failed} of {len(findings)} checks failed" if failed else "ready")
-    return failed
+        report.add(_dry_run([*command, *overrides, *DRY_RUN]))
+    return report.close()
 
 
 if __name__ == "__main__":

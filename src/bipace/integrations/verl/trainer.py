@@ -15,7 +15,8 @@ from transformers import AutoConfig
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.utils.fs import copy_to_local
 
-from bipace.integrations.verl.capture import layer_index
+from bipace.integrations.common.capture import layer_index
+from bipace.integrations.common.estimator import Estimator
 from bipace.integrations.verl.engine import FEATURE_KEY, LAYER_KEY
 from bipace.integrations.verl.estimator import HANDED_OVER, Handover
 from bipace.integrations.verl.guards import TRAINER, check_config
@@ -35,13 +36,16 @@ class BipaceTrainer(PPOTrainerSync):
     def __init__(self, config: DictConfig) -> None:
         plain: Any = OmegaConf.to_container(config, resolve=True)
         self.settings = check_config(plain)
-        self.recipe = self.settings.recipe()
+        self.estimator = Estimator(
+            self.settings.recipe(), self.settings.features.calibrate_every, self.settings.update.invalid_action_penalty
+        )
         if self.settings.captures:
             model = config.actor_rollout_ref.model
             hf_config = AutoConfig.from_pretrained(
                 copy_to_local(model.path), trust_remote_code=model.get("trust_remote_code", False)
             )
-            self.layer = layer_index(self.settings.features.layer, hf_config.get_text_config().num_hidden_layers)
+            layers = hf_config.get_text_config().num_hidden_layers
+            self.layer = layer_index(self.settings.features.layer, layers, "bipace.features.layer")
         with open_dict(config):
             # verl compares this with its own names in many places, and this trainer is a synchronous one.
             config.trainer.v1.trainer_mode = "sync"
@@ -68,7 +72,9 @@ class BipaceTrainer(PPOTrainerSync):
             found = super()._compute_advantage(batch, metrics)
         finally:
             HANDED_OVER.reset(token)
-        metrics.update(handed.metrics)
+        if handed.credit is None:
+            raise RuntimeError("verl asked no estimator of bipace for advantages; set algorithm.adv_estimator=bipace")
+        metrics.update(handed.credit.metrics)
         metrics.update(
             episode_metrics(
                 handed.keys,
@@ -78,7 +84,7 @@ class BipaceTrainer(PPOTrainerSync):
                 self.config.actor_rollout_ref.rollout.n,
             )
         )
-        metrics["timing_s/credit"] = fetched + handed.seconds
+        metrics["timing_s/credit"] = fetched + handed.credit.seconds
         if handed.features is not None:
             metrics["perf/feature_mb"] = handed.features.nbytes / 1024**2
         self.handed = handed
@@ -99,8 +105,8 @@ class BipaceTrainer(PPOTrainerSync):
             padding=[bool(tag.get("is_padding", False)) for tag in batch.tags],
             features=_features(data) if self.settings.captures else None,
             token_rewards=np.array(scores),
-            recipe=self.recipe,
-            invalid_action_penalty=self.settings.update.invalid_action_penalty,
+            estimator=self.estimator,
+            iteration=self.global_steps - 1,
         )
 
 

@@ -1,7 +1,7 @@
 """The hidden state at the last prompt token, taken from a forward that runs anyway.
 
 Left padding, an off-by-one or a stray final norm give plausible vectors of the wrong state, with no error: so the
-arithmetic is here, apart from verl, and is tested against a plain forward.
+arithmetic is here, apart from any engine, and is tested against a plain forward.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import torch
 __all__ = ["capture", "decoder_body", "last_prompt_states", "layer_index"]
 
 
-def layer_index(layer: int | float, n_layers: int) -> int:
+def layer_index(layer: int | float, n_layers: int, key: str = "features.layer") -> int:
     """Index into hidden_states[0..n_layers], as in `bipace train`.
 
     An int counts from the front, or from the back where negative (-1 is n_layers); a float strictly between 0 and 1 is
-    a fraction f of the depth, round(f * n_layers).
+    a fraction f of the depth, round(f * n_layers). `key` is what the user calls the setting.
 
     Raises:
         ValueError: a layer outside the model; the message says which there are.
@@ -29,7 +29,7 @@ def layer_index(layer: int | float, n_layers: int) -> int:
     if isinstance(layer, int) and not isinstance(layer, bool) and -n_layers - 1 <= layer <= n_layers:
         return layer % (n_layers + 1)
     raise ValueError(
-        f"bipace.features.layer: {layer!r} is outside the model, which has {n_layers} layers; expected a whole number "
+        f"{key}: {layer!r} is outside the model, which has {n_layers} layers; expected a whole number "
         f"from {-n_layers - 1} to {n_layers} or a fraction between 0 and 1"
     )
 

@@ -8,28 +8,25 @@ padding exists in attention alone. The numbers are those of a plain forward up t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
 
-from bipace.policies.blocks import angles, has_plain_blocks, run_block
+from bipace.policies.language_model import LanguageModel
 from bipace.policies.packing import Packed, Spans, pack
+from bipace.policies.transformer_block import block_input, has_plain_blocks, rotary_embedding, run_block
 
-if TYPE_CHECKING:
-    from bipace.policies.hf import Actor
-
-__all__ = ["block_input", "states_at"]
+__all__ = ["plain_states", "states_at"]
 
 
 def states_at(
-    actor: Actor,
+    language_model: LanguageModel,
     sequences: Sequence[NDArray[np.int64]],
     spans: Sequence[Spans],
     rows: torch.Tensor,
@@ -39,7 +36,7 @@ def states_at(
     """Final states at some positions, and the states of one layer below there.
 
     Args:
-        actor: the model.
+        language_model: the model.
         sequences: token ids.
         spans: their responses; nothing is asked for before the last token of a sequence's first prompt.
         rows: [n] sequence of each asked position, in ascending order.
@@ -49,13 +46,13 @@ def states_at(
     Returns:
         [n, D] states after the final norm, differentiable; and hidden_states[k] [n, D], detached, or None.
     """
-    body: Any = actor.model.base_model
+    body = language_model.body
     if not has_plain_blocks(body):
-        return _plain_states(body, sequences, rows, positions, layer)
-    packed = pack(sequences, spans, actor.device)
+        return plain_states(body, sequences, rows, positions, layer)
+    packed = pack(sequences, spans, language_model.device)
     asked = _ask(packed, rows, positions)
     hidden = body.embed_tokens(packed.ids)
-    turn = angles(body, hidden, packed.positions)
+    rotary = rotary_embedding(body, hidden, packed.positions)
     bias = _additive(packed.sees(_columns(packed)), hidden.dtype) if packed.prompts.numel() else None
     blocks: list[Any] = list(body.layers)
     kept = None
@@ -65,7 +62,7 @@ def states_at(
         run = partial(
             run_block,
             block,
-            turn=turn,
+            rotary=rotary,
             at=asked.tokens if last else None,
             attend=partial(_attend_at, packed, asked) if last else partial(_attend_everywhere, packed, bias),
         )
@@ -74,23 +71,7 @@ def states_at(
     return body.norm(hidden), kept
 
 
-@contextmanager
-def block_input(body: Any, layer: int | None) -> Iterator[list[torch.Tensor]]:
-    """Yields a list that receives, at each forward inside, what block `layer` reads: hidden_states[layer], detached."""
-    kept: list[torch.Tensor] = []
-
-    def keep(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        kept.append((args[0] if args else kwargs["hidden_states"]).detach())
-
-    hook = None if layer is None else body.layers[layer].register_forward_pre_hook(keep, with_kwargs=True)
-    try:
-        yield kept
-    finally:
-        if hook is not None:
-            hook.remove()
-
-
-def _plain_states(
+def plain_states(
     body: Any, sequences: Sequence[NDArray[np.int64]], rows: torch.Tensor, positions: torch.Tensor, layer: int | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The same for any architecture: a plain padded forward, of which the asked positions are kept."""

@@ -1,6 +1,7 @@
-"""Slabs behind transformers' own forward, for a model whose blocks are not ours to compute.
+"""The key-value cache behind transformers' own forward, for a model whose blocks are not ours to compute.
 
-transformers is given one sequence of all tokens; its cache layers write into the slabs, and its attention is ours.
+transformers is given one sequence of all tokens; its cache layers keep nothing, and its attention is ours, which writes
+into the cache and reads from it.
 """
 
 from __future__ import annotations
@@ -15,20 +16,21 @@ import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from bipace.policies.slab import Plan, Slabs, Window, attend
+from bipace.policies.kv_cache import KVCache
+from bipace.policies.token_batch import TokenBatch
 
-__all__ = ["final_states"]
+__all__ = ["run_transformers"]
 
-ATTENTION = "bipace_slab"  # its name among transformers' attention functions
+ATTENTION = "bipace_cache"  # its name among transformers' attention functions
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One forward's slabs by layer, and how they are written and read."""
+    """One forward's tokens, and the caches by layer: those that are written, and the prompts'."""
 
-    slabs: Sequence[Slabs]
-    window: Window
-    plan: Plan
+    batch: TokenBatch
+    own: Sequence[KVCache]
+    prompts: Sequence[KVCache]
 
 
 class _Layer(CacheLayerMixin):
@@ -57,26 +59,19 @@ class _Layer(CacheLayerMixin):
         return 0
 
 
-def final_states(
-    body: Any,
-    ids: torch.Tensor,
-    positions: torch.Tensor,
-    slabs: Sequence[Slabs],
-    window: Window,
-    plan: Plan,
-) -> torch.Tensor:
-    """States [T, D] after the final norm, for tokens [T] at positions [T]."""
+def run_transformers(body: Any, batch: TokenBatch, own: Sequence[KVCache], prompts: Sequence[KVCache]) -> torch.Tensor:
+    """States [T, D] after the final norm, for all tokens of the batch."""
     # transformers 5 renamed the argument within its major version.
     cache = "cache" if "cache" in inspect.signature(body.forward).parameters else "past_key_values"
     with _attention(body.config):
         output = body(
-            input_ids=ids[None],
-            position_ids=positions[None],
-            # A mask of four dimensions is taken as it is; ours is in the plan.
-            attention_mask=torch.zeros((1, 1, 1, 1), dtype=body.dtype, device=ids.device),
+            input_ids=batch.ids[None],
+            position_ids=batch.positions[None],
+            # A mask of four dimensions is taken as it is; ours is in the batch.
+            attention_mask=torch.zeros((1, 1, 1, 1), dtype=body.dtype, device=batch.ids.device),
             use_cache=True,
-            work=_Work(slabs, window, plan),
-            **{cache: Cache(layers=[_Layer() for _ in slabs])},
+            work=_Work(batch, own, prompts),
+            **{cache: Cache(layers=[_Layer() for _ in own])},
         )
     return output.last_hidden_state[0]
 
@@ -84,15 +79,15 @@ def final_states(
 @contextmanager
 def _attention(config: Any) -> Iterator[None]:
     """Use ours for the forward inside, then the model's own again."""
-    own = config._attn_implementation
+    before = config._attn_implementation
     config._attn_implementation = ATTENTION
     try:
         yield
     finally:
-        config._attn_implementation = own
+        config._attn_implementation = before
 
 
-def _slab_attention(
+def _cached_attention(
     module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -104,12 +99,12 @@ def _slab_attention(
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention of queries [1, heads, T, d] after keys and values [1, key heads, T, d] have been written."""
-    slabs = work.slabs[module.layer_idx]
+    own, prompts = work.own[module.layer_idx], work.prompts[module.layer_idx]
     queries, keys, values = (x[0].transpose(0, 1) for x in (query, key, value))
-    slabs.write(keys, values, work.window)
+    own.write(keys, values, work.batch.write)
     grouped = queries.reshape(len(queries), keys.shape[1], -1, queries.shape[2])
-    mixed = attend(grouped, slabs, work.plan, scaling, opening=work.window.opening)
+    mixed = work.batch.attention.attend(grouped, own, prompts, scaling)
     return mixed.reshape(1, *queries.shape), None
 
 
-ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _slab_attention)
+ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _cached_attention)
