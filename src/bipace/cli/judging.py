@@ -64,7 +64,15 @@ def analyze(
     as_json: Annotated[bool, typer.Option("--json", help="print what the page shows; no page unless --out")] = False,
     format: Annotated[str | None, typer.Option(help="force a reader (default: by content)")] = None,
     columns: Annotated[
-        list[str] | None, typer.Option("--map", metavar="PART=COLUMN", help="column of a flat table: `reward=score`")
+        list[str] | None,
+        typer.Option("--map", metavar="PART=COLUMN", help="where a part stands: `reward=score`, `reward=info.score`"),
+    ] = None,
+    rewards: Annotated[Path | None, typer.Option(help="rewards kept elsewhere: {id: reward}, rows, a report")] = None,
+    row_reward: Annotated[
+        str, typer.Option(help="a reward on every row of a trajectory: auto, last (counts once) or each")
+    ] = "auto",
+    recipe: Annotated[
+        list[str] | None, typer.Option(metavar="FILE.py:NAME", help="a recipe of your own, beside the shipped ones")
     ] = None,
     model: Annotated[Path | None, typer.Option(help="local Hugging Face folder: hidden states as features")] = None,
     layer: Annotated[str, typer.Option(help="its layer: index, -1 from the end, or fraction of the depth")] = "0.75",
@@ -79,22 +87,29 @@ def analyze(
     page_steps: Annotated[int, typer.Option(help="steps in the page; larger inputs are sampled by group")] = 10_000,
     fail_on: Annotated[str | None, typer.Option(help="exit with 1 on a finding this grave: warning or error")] = None,
     detail: Annotated[bool, typer.Option("--detail", help="explain every finding")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="print the first two trajectories as understood, and what was dropped")
+    ] = False,
 ) -> None:
     """Show what the rollouts you already have say about credit: findings, numbers and one HTML page. Needs no GPU.
 
-    Reads verl JSONL, TRL parquet, verifiers results, tau-bench lists, OpenAI messages, ATIF, this project's episodes
-    and flat tables; gzip and zstd too. Examples: `bipace analyze results.jsonl` ·
+    Reads files and run folders of verl, TRL, verifiers and prime-rl, NeMo Gym, ART, Inspect, Harbor (ATIF),
+    terminal-bench, SWE-agent, OpenHands, tau-bench, Claude Code, Langfuse and OpenInference, OpenAI messages, this
+    project's runs and flat tables (JSONL, CSV, parquet); gzip and zstd too. Examples: `bipace analyze results.jsonl` ·
     `bipace analyze 40.jsonl --fail-on warning` ·
     `bipace analyze rows.parquet --map task=prompt_id --map reward=score`
     """
     from bipace.analyze.analysis import Options
-    from bipace.analyze.command import parse_columns, run
+    from bipace.analyze.command import parse_columns, run, run_explain
 
     options = Options(
         gamma=gamma, mode=mode, eps=eps, action_key=action_key, model=None if model is None else str(model),
         layer=float(layer) if "." in layer else int(layer), format=format, columns=parse_columns(columns or ()),
-        merge=merge, strict=strict, page_steps=page_steps,
+        merge=merge, strict=strict, page_steps=page_steps, rewards=rewards, row_reward=row_reward,
+        recipes=tuple(recipe or ()),
     )  # fmt: skip
+    if explain:
+        raise typer.Exit(run_explain(files, options))
     page = out or (None if as_json else Path("credit.html"))
     page = None if page == Path("-") else page
     if page is not None:

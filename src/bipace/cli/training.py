@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +31,8 @@ def train(
     from bipace.cli.plan import check_run, plan_run
 
     settings, folder = plan_run(overrides or (), config, out, resume=resume)
+    for note in settings.notes():
+        print(f"note: {note}", file=sys.stderr)
     check_run(settings, folder, resume=resume)
 
     from bipace.cli.session import train_and_report
@@ -115,9 +118,11 @@ def imitate(
 
     check_new_actor(out, suite, start)
 
-    from bipace.cli.making import make_actor
+    from bipace.cli.making import imitate_and_report
+    from bipace.train.warm_start import WarmStart
 
-    make_actor(
-        out, suite=suite, size=size, target=target, steps=steps, seed=seed, start=start, every=every, lr=lr,
+    settings = WarmStart(
+        suite=suite, size=size, target=target, steps=steps, seed=seed, start=start, every=every, lr=lr,
         config_file=config, batch=batch, turns=turns, context_weight=context_weight, codes=codes,
     )  # fmt: skip
+    imitate_and_report(out, settings)

@@ -64,6 +64,23 @@ class Config(Section):
         """True where the recipe clusters by hidden states."""
         return "features" in self.recipe().needs
 
+    def notes(self) -> list[str]:
+        """Sentences about what is legal and probably not meant: a layer without its radius, or a radius without."""
+        default = FeatureConfig.model_fields["layer"].default
+        layer, eps = self.features.layer, self.credit.get("eps")
+        named = layer != default
+        if not self.needs_features or "eps" not in recipe_options(self.estimator) or named == (eps is not None):
+            return []
+        if isinstance(eps, str):  # calibrated on whatever layer is read
+            return []
+        given, other = (
+            (f"features.layer={layer}", "credit.eps") if named else (f"credit.eps={eps}", f"features.layer ({default})")
+        )
+        return [
+            f"{given} beside the default {other}: a radius belongs to the layer it was chosen at. Give both "
+            "(the paper's pairs: -12 with 0.05 for 1.5B, -8 with 0.10 for 7B), or credit.eps=auto"
+        ]
+
     @model_validator(mode="after")
     def _usable(self) -> Config:
         made = self.recipe()

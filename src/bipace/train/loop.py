@@ -24,7 +24,7 @@ from bipace.core.steps import StepBatch
 from bipace.envs.base import Suite
 from bipace.envs.registry import get_suite
 from bipace.rollout.panel import PanelResult, choose_panels, evaluate, panel_tasks
-from bipace.rollout.records import TokenSequence, Trajectory, events
+from bipace.rollout.records import TokenSequence, Trajectory, episode_metrics
 from bipace.rollout.sampler import choose_tasks
 from bipace.rollout.table import to_rows
 from bipace.train.actors import load_actor, make_collector, make_decoder, reference_actor
@@ -38,9 +38,10 @@ from bipace.train.loggers import check_loggers, open_loggers
 from bipace.train.places import actor_folder, mismatch
 from bipace.train.provenance import provenance
 from bipace.train.run_folder import begin, check_folder, start_of
+from bipace.train.scored import engine_gap, sampled_scores, score_sequences
 from bipace.train.threads import use_threads
 from bipace.train.timing import Clock, Slowness
-from bipace.train.update import engine_gap, sampled_scores, score_sequences, token_values, update_policy
+from bipace.train.update import token_values, update_policy
 
 __all__ = ["NonFiniteError", "NothingPlayed", "Run", "RunStopped", "refuse_aborted", "train"]
 
@@ -201,8 +202,7 @@ class Run:
                 self.folder / "rollouts.jsonl", [{"iteration": self.iteration, **t.to_json()} for t in trajectories]
             )
         return {
-            **_episode_metrics(trajectories),
-            **events(trajectories),
+            **episode_metrics([trajectory.summary for trajectory in trajectories]),
             **credit_diagnostics(rows.batch, found),
             **chosen,
             **({} if self.from_rollout else engine_gap(sequences, scored)),
@@ -448,14 +448,3 @@ def refuse_aborted(trajectories: Sequence[Trajectory], where: str, way_out: str)
 
 def _finite(values: Sequence[torch.Tensor]) -> bool:
     return all(bool(torch.isfinite(part).all()) for part in values)
-
-
-def _episode_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    played = [t for t in trajectories if t.steps and not t.error]
-    n = max(len(played), 1)
-    return {
-        "episode/success_rate": sum(t.won for t in played) / n,
-        "episode/reward_mean": sum(t.reward for t in played) / n,
-        "episode/steps_mean": sum(len(t.steps) for t in played) / n,
-        "episode/count": float(len(played)),
-    }
