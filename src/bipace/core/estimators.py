@@ -82,12 +82,18 @@ _BOTH: tuple[Mode, Mode] = ("mean_std_norm", "mean_std_norm")
 _TRAJECTORY: tuple[Mode, Mode] = ("mean_std_norm", "mean_norm")
 
 
-def grpo(convention: Convention = "paper") -> Recipe:
-    """A(tau) = (R(tau) - mu_p) / (sigma_p + 1e-6), mu and sigma (ddof 1) over the group's trajectories.
+def grpo(convention: Convention = "paper", delta: float = 1e-6) -> Recipe:
+    """A(tau) = (R(tau) - mu_p) / (sigma_p + delta), mu and sigma (ddof 1) over the group's trajectories.
 
-    Source: DeepSeekMath, arXiv 2402.03300; BiPACE Eq. 1. A lone trajectory gives 0.
+    Source: DeepSeekMath, arXiv 2402.03300; BiPACE Eq. 1. A lone trajectory gives 0. TRL's delta is 1e-4.
+
+    Raises:
+        ValueError: delta not above 0: a group of equal returns would be divided by nothing.
     """
-    return assemble("grpo", trajectory_term("mean_std_norm", convention), convention=convention)
+    if not delta > 0:
+        raise ValueError(f"delta: {delta}, expected a number above 0")
+    term = replace(trajectory_term("mean_std_norm", convention), scale=partial(cluster_std, delta=delta))
+    return assemble("grpo", term, convention=convention)
 
 
 def dr_grpo(convention: Convention = "paper") -> Recipe:

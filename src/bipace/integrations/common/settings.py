@@ -22,6 +22,7 @@ __all__ = [
     "EnvSettings",
     "FeatureSettings",
     "PromptSettings",
+    "Section",
     "Settings",
     "UpdateSettings",
     "read_settings",
@@ -30,13 +31,13 @@ __all__ = [
 Made = TypeVar("Made", bound="CreditSettings")
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
     """Unknown keys and values of another type are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class EnvSettings(_Section):
+class EnvSettings(Section):
     """Where the agent acts."""
 
     suite: str = Field(
@@ -46,7 +47,7 @@ class EnvSettings(_Section):
     success_reward: float = Field(default=10.0, gt=0, description="the environment's reward 1.0 counts as this much")
 
 
-class PromptSettings(_Section):
+class PromptSettings(Section):
     """What the policy reads and how it answers (`bipace.rollout.prompts`)."""
 
     style: Literal["transcript", "window"] = Field(default="transcript", description="one growing chat, or one message")
@@ -57,7 +58,7 @@ class PromptSettings(_Section):
     strict: bool = Field(default=False, description="the form of a response includes its thought (verl-agent's)")
 
 
-class FeatureSettings(_Section):
+class FeatureSettings(Section):
     """The state features of the feature recipes: a hidden state at the last prompt token."""
 
     layer: int | float = Field(
@@ -88,7 +89,7 @@ class FeatureSettings(_Section):
         return value
 
 
-class UpdateSettings(_Section):
+class UpdateSettings(Section):
     """What an engine's update has no key for."""
 
     invalid_action_penalty: float = Field(
@@ -96,7 +97,7 @@ class UpdateSettings(_Section):
     )
 
 
-class CreditSettings(_Section):
+class CreditSettings(Section):
     """What every adapter reads: the recipe, its options, the features it compares, the penalty."""
 
     estimator: str = Field(default="bipace", description="a recipe, module:function or path/to/file.py:function")
