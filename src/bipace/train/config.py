@@ -69,16 +69,20 @@ class Config(Section):
         default = FeatureConfig.model_fields["layer"].default
         layer, eps = self.features.layer, self.credit.get("eps")
         named = layer != default
-        if not self.needs_features or "eps" not in recipe_options(self.estimator) or named == (eps is not None):
+        if not self.needs_features or "eps" not in recipe_options(self.estimator):
             return []
-        if isinstance(eps, str):  # calibrated on whatever layer is read
+        if eps == "calibrate":
+            return [f"features.layer={layer} is not read: credit.eps=calibrate chooses the layer too"] if named else []
+        if isinstance(eps, str):  # chosen on whatever layer is read
+            return []
+        if named == (eps is not None):
             return []
         given, other = (
             (f"features.layer={layer}", "credit.eps") if named else (f"credit.eps={eps}", f"features.layer ({default})")
         )
         return [
             f"{given} beside the default {other}: a radius belongs to the layer it was chosen at. Give both "
-            "(the paper's pairs: -12 with 0.05 for 1.5B, -8 with 0.10 for 7B), or credit.eps=auto"
+            "(the paper's pairs: -12 with 0.05 for 1.5B, -8 with 0.10 for 7B), or credit.eps=calibrate"
         ]
 
     @model_validator(mode="after")

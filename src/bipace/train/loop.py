@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,8 +19,9 @@ import numpy as np
 import torch
 
 from bipace.core.advantages import Recipe, advantages
-from bipace.core.calibrate import calibration_metrics, choose, hold
-from bipace.core.diagnostics import credit_diagnostics
+from bipace.core.calibrate import calibration_metrics, choose, hold, open_directions
+from bipace.core.diagnostics import DegenerateClustersWarning, credit_diagnostics, degenerate_clusters
+from bipace.core.rows import Rows
 from bipace.core.steps import StepBatch
 from bipace.envs.base import Suite
 from bipace.envs.registry import get_suite
@@ -28,6 +30,7 @@ from bipace.rollout.records import TokenSequence, Trajectory, episode_metrics
 from bipace.rollout.sampler import choose_tasks
 from bipace.rollout.table import to_rows
 from bipace.train.actors import load_actor, make_collector, make_decoder, reference_actor
+from bipace.train.calibration import scan_metrics, scan_rollouts
 from bipace.train.checkpoint import load_optimizer, save_checkpoint
 from bipace.train.checkpoints import read_state, settle
 from bipace.train.config import Config, ConfigError
@@ -111,7 +114,8 @@ class Run:
         )
         self.reference = reference_actor(config)
         self.skipped = 0
-        self.radius: tuple[float, int] | None = None  # (eps, whiten) that eps="auto" chose last
+        self.radius: tuple[float, int] | None = None  # (eps, whiten) that eps="auto" or "calibrate" chose last
+        self.warned = False
         if self.checkpoint:
             load_optimizer(self.optimizer, self.checkpoint)
             self._take_up(read_state(self.checkpoint))
@@ -126,6 +130,8 @@ class Run:
             raise ConfigError(
                 f"{self.checkpoint}: trainer_state.json is damaged ({error}); put an undamaged copy there"
             ) from error
+        if state.get("layer") is not None:
+            self._read_layer(state["layer"])
 
     @property
     def improved(self) -> bool:
@@ -170,9 +176,11 @@ class Run:
                 success_only=config.env.reward == "success",
                 invalid_action_penalty=config.update.invalid_action_penalty,
             )
-            made, chosen = self._held(rows.batch)
-            found = advantages(rows.batch, made)
+            batch, made, chosen = self._calibrated(rows, sequences)
+            found = advantages(batch, made)
             values = token_values(sequences, rows.scatter(found.values))
+            credit = credit_diagnostics(batch, found)
+            self._warn(credit)
         reference = None
         if config.update.kl_loss_coef > 0:
             frozen = self.reference or self.actor
@@ -203,7 +211,7 @@ class Run:
             )
         return {
             **episode_metrics([trajectory.summary for trajectory in trajectories]),
-            **credit_diagnostics(rows.batch, found),
+            **credit,
             **chosen,
             **({} if self.from_rollout else engine_gap(sequences, scored)),
             **updated,
@@ -239,6 +247,7 @@ class Run:
             "final_best": self.final_best,
             "skipped": self.skipped,
             "radius": self.radius,
+            "layer": self.layer,
             "validations": self.validations,
         }
         save_checkpoint(self.folder, self.actor, self.optimizer, state, best=best, kept=self._kept)
@@ -285,6 +294,29 @@ class Run:
             temperature=self.config.rollout.temperature,
             generator=generator,
         )
+
+    def _calibrated(self, rows: Rows, sequences: Sequence[TokenSequence]) -> tuple[StepBatch, Recipe, dict[str, float]]:
+        """The table, the recipe at its radius, and what to log; eps="calibrate" chooses layer and radius, once."""
+        if self.radius is not None or open_directions(self.recipe) is None:
+            return rows.batch, *self._held(rows.batch)
+        found, layers = scan_rollouts(self.actor, sequences, rows, self.recipe, self.config)
+        self.radius = found.chosen.eps, found.chosen.whiten
+        self._read_layer(int(found.chosen.layer))
+        metrics = {f"credit/{name}": value for name, value in scan_metrics(found).items()}
+        return replace(rows.batch, features=layers[found.chosen.layer]), hold(self.recipe, *self.radius), metrics
+
+    def _read_layer(self, layer: int) -> None:
+        if self.layer not in (None, layer):
+            self.layer = layer
+            self.collector = make_collector(self.config, self.suite, layer if self.from_rollout else None)
+
+    def _warn(self, credit: dict[str, float]) -> None:
+        """Say once that clusters compare hardly anything, or everything."""
+        shape = {name.removeprefix("cluster/"): value for name, value in credit.items()}
+        said = degenerate_clusters(shape) if self.layer is not None and "clusters" in shape else ""
+        if said and not self.warned:
+            self.warned = True
+            warnings.warn(f"iteration {self.iteration + 1}: {said}", DegenerateClustersWarning, stacklevel=2)
 
     def _held(self, batch: StepBatch) -> tuple[Recipe, dict[str, float]]:
         """The recipe at the radius of eps="auto", chosen anew where its turn has come, and what to log of it."""

@@ -127,7 +127,9 @@ class FeatureConfig(Section):
         "the old ones); shared, the one that scores finished trajectories anew; separate, one more",
     )
     calibrate_every: int = Field(
-        default=1, ge=0, description='iterations between choices of credit.eps="auto"; 0: once, in the first'
+        default=1,
+        ge=0,
+        description='iterations between choices of credit.eps="auto"; 0: once, in the first ("calibrate": always once)',
     )
     action_key: str = Field(
         default="executed",
