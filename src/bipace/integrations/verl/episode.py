@@ -136,7 +136,7 @@ async def _step(
         "action": step_key(key.action_key, step, call.tokens, key.refused_actions),
         "parsed": parsed.ok,
         "valid": answer.valid,
-        "reward": settings.env.success_reward * answer.reward,
+        "reward": settings.env.reward_scale * answer.reward,
         "aborted": aborted,
     }
     return StepRow(prompt, call, record), answer

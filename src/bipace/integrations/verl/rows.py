@@ -70,7 +70,7 @@ def episode_metrics(
     keys: Sequence[str],
     records: Sequence[Mapping[str, Any]],
     padding: Sequence[bool],
-    success_reward: float,
+    reward_scale: float,
     group_size: int,
 ) -> dict[str, float]:
     """Episodes and mishaps of a batch, under the names `bipace train` logs (`episode/`, `event/`).
@@ -85,7 +85,7 @@ def episode_metrics(
     groups = len({uid for uid, _ in episodes})
     return {
         "episode/success_rate": sum(bool(r["won"]) for r in played) / n,
-        "episode/reward_mean": sum(r["total"] for r in played) / n / success_reward,
+        "episode/reward_mean": sum(r["total"] for r in played) / n / reward_scale,
         "episode/steps_mean": sum(r["steps"] for r in played) / n,
         "episode/count": float(len(played)),
         "event/unparsed": float(sum(not r["parsed"] for _, r in real)),

@@ -80,7 +80,7 @@ class BipaceTrainer(PPOTrainerSync):
                 handed.keys,
                 handed.records,
                 handed.padding,
-                self.settings.env.success_reward,
+                self.settings.env.reward_scale,
                 self.config.actor_rollout_ref.rollout.n,
             )
         )
