@@ -15,6 +15,7 @@ from bipace.train.config import (
     config_schema,
     describe_config,
     load_config,
+    value_of,
     write_config,
 )
 
@@ -127,6 +128,14 @@ def test_the_schema_names_every_key_once_with_type_default_and_meaning():
     assert [row["key"] for row in config_schema("grpo") if row["key"].startswith("credit.")] == [
         f"credit.{name}" for name in recipe_options("grpo")
     ]
+
+
+def test_the_schema_carries_the_values_of_a_configuration():
+    config = load_config(overrides=["credit.eps=0.02", "env.max_steps=7", "estimator=bipace"])
+    values = {row["key"]: value_of(config, row) for row in config_schema()}
+    assert (values["credit.eps"], values["credit.w"], values["env.max_steps"]) == (0.02, 1.0, 7)
+    assert values["rollout.parallel"] == 256
+    assert values["estimator"] == "bipace"
 
 
 def test_vllm_needs_features_from_the_actors_own_forward():

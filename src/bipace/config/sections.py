@@ -91,7 +91,9 @@ class ActorConfig(Section):
         strict=False,
         description="linear layers that get an adapter, e.g. q_proj, v_proj",
     )
-    threads: int | None = Field(default=None, ge=1, description="CPU threads of the model; default: all cores")
+    threads: int | None = Field(
+        default=None, ge=1, description="CPU threads of the model; default: one below 10 M parameters, else all cores"
+    )
 
 
 class PromptSettings(Section):

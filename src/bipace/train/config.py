@@ -45,6 +45,7 @@ __all__ = [
     "describe_config",
     "load_config",
     "read_tree",
+    "value_of",
     "write_config",
 ]
 
@@ -213,3 +214,10 @@ def config_schema(estimator: str = "bipace") -> list[dict[str, Any]]:
     rows = schema_of(Config)
     place = next(i for i, row in enumerate(rows) if row["key"] == "credit")
     return [*rows[: place + 1], *options, *rows[place + 1 :]]
+
+
+def value_of(config: Config, row: Mapping[str, Any]) -> Any:
+    """The value that a configuration has for a row of `config_schema`, as in JSON: the default where none is set."""
+    section, _, leaf = str(row["key"]).partition(".")
+    found = config.model_dump(mode="json")[section]
+    return found.get(leaf, row["default"]) if leaf else found
