@@ -22,7 +22,8 @@ import torch
 import transformers
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from bipace.policies.hf import Actor, buckets, score
+from bipace.policies.hf import Actor
+from bipace.policies.scoring import buckets, score
 
 SHAPES = {"t64": (64, 2, 160), "t128": (128, 4, 384)}
 VOCABULARY = 1200

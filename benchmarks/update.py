@@ -23,8 +23,9 @@ from unittest.mock import patch
 import torch
 from iteration import RESULT
 
-from bipace.policies import packing, scoring, states
-from bipace.policies.hf import Actor, score
+from bipace.policies import packing, scoring, scoring_forward
+from bipace.policies.hf import Actor
+from bipace.policies.scoring import score
 from bipace.rollout.records import TokenSequence
 from bipace.train.config import load_config
 from bipace.train.loop import Run
@@ -34,7 +35,7 @@ REPEATS = 5
 
 
 def plain(actor: Actor, sequences: Any, _: object, *arguments: Any) -> object:
-    return states._plain_states(actor.model.base_model, sequences, *arguments)
+    return scoring_forward.plain_states(actor.body, sequences, *arguments)
 
 
 def alone(sequences: list[object], _: object) -> dict[int, list[int]]:
@@ -43,7 +44,7 @@ def alone(sequences: list[object], _: object) -> dict[int, list[int]]:
 
 def seconds(actor: Actor, sequences: list[TokenSequence], way: str, micro_tokens: int) -> float:
     sharing = packing._families if way == "shared prompts" else alone
-    forward = plain if way == "plain" else states.states_at
+    forward = plain if way == "plain" else scoring_forward.states_at
     start = time.process_time()
     with patch.object(packing, "_families", sharing), patch.object(scoring, "states_at", forward):
         for chosen in packing.micro_batches([s.tokens for s in sequences], [s.spans for s in sequences], micro_tokens):

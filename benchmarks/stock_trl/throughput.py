@@ -110,7 +110,7 @@ def ours() -> list[dict[str, float]]:
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         run = Run(config, Path(folder))
-        run.actor = Tireless(run.actor.model, run.actor.tokenizer)
+        run.actor = run.decoder = Tireless(run.actor.model, run.actor.tokenizer)
         found = []
         for _ in range(REPEATS + 1):
             metrics = run.step()

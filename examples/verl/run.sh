@@ -5,18 +5,18 @@ set -euo pipefail
 cd "$(dirname "$0")"
 recipe=$1
 shift
-suite=${recipe%%_*}
-case $suite in
-  textcraft) panel=heldout-panel ;;
-  webshop) panel=validation-panel ;;
-  alfworld) panel=valid_seen ;;
+data=${recipe%%_*}
+case $data in
+  textcraft) suite=textcraft split=depth2 panel=depth2-heldout-panel ;;
+  webshop) suite=webshop-synthetic split=train panel=validation ;;
+  alfworld) suite=alfworld split=train panel=valid_seen ;;
 esac
 
 export VERL_USE_EXTERNAL_MODULES=bipace.integrations.verl.plugin
-[ -f "data/$suite/train.parquet" ] || python -m bipace.integrations.verl.data \
-  --suite "$suite" --split train --out "data/$suite/train.parquet"
-[ -f "data/$suite/val.parquet" ] || python -m bipace.integrations.verl.data \
-  --suite "$suite" --split "$panel" --limit 128 --out "data/$suite/val.parquet"
+[ -f "data/$data/train.parquet" ] || python -m bipace.integrations.verl.data \
+  --suite "$suite" --split "$split" --out "data/$data/train.parquet"
+[ -f "data/$data/val.parquet" ] || python -m bipace.integrations.verl.data \
+  --suite "$suite" --split "$panel" --out "data/$data/val.parquet"
 
 python -m bipace.integrations.verl.preflight --config-dir . --config-name "$recipe" --dry-run "$@"
 python -m verl.trainer.main_ppo --config-dir . --config-name "$recipe" "$@"

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 from bipace.policies.hf import Actor
 from bipace.train.config import load_config
-from bipace.train.loop import NonFiniteError, train
+from bipace.train.loop import NonFiniteError, NothingPlayed, train
 
 SUITE = f"env.suite={Path(__file__).with_name('faulty_suite.py')}:Suite"
 SMALL = (
@@ -85,13 +85,18 @@ def test_a_group_left_with_one_trajectory_is_counted_and_teaches_nothing(run, tm
     assert not moved(tmp_path, tiny_actor_folder)
 
 
-@pytest.mark.parametrize("estimator", ["bipace", "hgpo", "grpo", "pooled"])
 @pytest.mark.parametrize("style", ["transcript", "window"])
-def test_an_iteration_without_a_single_whole_episode_passes(style, estimator, run, tmp_path, tiny_actor_folder):
-    log = run("env.split=all", f"estimator={estimator}", f"prompt.style={style}")
-    assert [line["event/aborted"] for line in log[1:]] == [8, 8]
-    assert [line["update/response_tokens"] for line in log[1:]] == [0, 0]
+def test_an_iteration_without_a_single_whole_episode_stops_the_run_with_the_reason(
+    style, run, tmp_path, tiny_actor_folder
+):
+    with pytest.raises(NothingPlayed, match=r"all 8 episodes of iteration 1 were aborted.*the first by .*resume"):
+        run("env.split=all", f"prompt.style={style}")
     assert not moved(tmp_path, tiny_actor_folder)
+
+
+def test_a_panel_on_which_nothing_was_played_is_no_zero_percent(run):
+    with pytest.raises(NothingPlayed, match=r"all \d+ episodes on all at iteration 0 were aborted"):
+        run("env.split=good", "env.panel=all")
 
 
 def test_a_lost_panel_episode_counts_as_not_solved_and_is_named_in_the_task_results(run, tmp_path):

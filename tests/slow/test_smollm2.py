@@ -10,8 +10,9 @@ pytest.importorskip("gguf", reason="the conversion needs bipace[models]")
 pytest.importorskip("accelerate", reason="the conversion needs bipace[models]")
 pytestmark = pytest.mark.slow
 
-from bipace.policies.hf import Actor, score
+from bipace.policies.hf import Actor
 from bipace.policies.pretrained import fetch, problem
+from bipace.policies.scoring import score
 from bipace.rollout.prompts import Chat
 from bipace.train.actors import actor_folder
 from bipace.train.config import load_config

@@ -79,14 +79,14 @@ def greedy(decoder, prompts):
 def test_vllm_says_what_the_actor_says_before_and_after_an_update(run):
     prompts = [[5, 6, 7, 8], [9, 10, 11]]
     tolerance = 1e-4 if DEVICE == "cpu" else 0.1  # float32 beside bfloat16
-    before = greedy(run.vllm, prompts)
+    before = greedy(run.decoder, prompts)
     if DEVICE == "cpu":
         assert before == greedy(run.actor, prompts)
     for _ in range(2):
         metrics = run.step()
         assert metrics["update/grad_norm"] > 0
         assert metrics["rollout/logprob_gap"] < tolerance
-    after = greedy(run.vllm, prompts)
+    after = greedy(run.decoder, prompts)
     assert after != before
     if DEVICE == "cpu":
         assert after == greedy(run.actor, prompts)
@@ -94,7 +94,7 @@ def test_vllm_says_what_the_actor_says_before_and_after_an_update(run):
 
 def test_the_same_seeds_draw_the_same_tokens_and_copies_differ(run):
     def drawn(seed):
-        session = run.vllm.session([[5, 6, 7]], copies=4, capacity=64)
+        session = run.decoder.session([[5, 6, 7]], copies=4, capacity=64)
         found = session.generate(
             range(4), max_new_tokens=12, temperature=1.0, generator=torch.Generator(device=DEVICE).manual_seed(seed)
         )
@@ -108,9 +108,9 @@ def test_what_vllm_cannot_do_is_refused(run, wide_head_folder):
     with pytest.raises(ValueError, match=rf"the installed vllm runs on {DEVICE}, the actor on meta"):
         VllmDecoder(Actor.load(wide_head_folder, device="meta"), max_tokens=64, memory=0.2)
     with pytest.raises(ValueError, match=r"no hidden states; set features\.source=shared"):
-        run.vllm.session([[1, 2]], capacity=8, layer=1)
+        run.decoder.session([[1, 2]], capacity=8, layer=1)
     with pytest.raises(ValueError, match="prompt 0 has 9 tokens"):
-        run.vllm.session([[1] * 9], capacity=8)
-    session = run.vllm.session([[1, 2]], capacity=8)
+        run.decoder.session([[1] * 9], capacity=8)
+    session = run.decoder.session([[1, 2]], capacity=8)
     with pytest.raises(ValueError, match="cannot take 7 more"):
         session.generate([0], max_new_tokens=7, temperature=1.0, generator=torch.Generator(device=DEVICE))

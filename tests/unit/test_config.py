@@ -82,7 +82,15 @@ def test_every_key_is_explained():
 def test_a_preset_runs_with_any_recipe(preset, estimator):
     found = load_config(Path(preset), [f"estimator={estimator}"])
     assert found.estimator == estimator
-    assert ("mode" in found.credit) == ("mode" in recipe_options(estimator))
+    assert found.credit == {}
+
+
+@pytest.mark.parametrize("estimator", sorted(RECIPES))
+def test_options_of_a_file_that_another_recipe_does_not_take_are_left_out(estimator, tmp_path):
+    (tmp_path / "run.toml").write_text('estimator = "bipace"\n[credit]\neps = 0.02\ngamma = 0.9\n')
+    found = load_config(tmp_path / "run.toml", [f"estimator={estimator}"])
+    taken = recipe_options(estimator)
+    assert found.credit == {k: v for k, v in (("eps", 0.02), ("gamma", 0.9)) if k in taken}
 
 
 def test_a_credit_option_that_was_asked_for_is_never_dropped():

@@ -14,15 +14,18 @@ torch = pytest.importorskip("torch", reason="needs the train extra")
 
 from bipace.envs.text_mdp import TextMDPSuite
 from bipace.envs.textcraft.recipes import load_recipe_book
-from bipace.policies.hf import Actor, score
+from bipace.policies.hf import Actor
+from bipace.policies.scoring import score
 from bipace.rollout.collect import Collector
 from bipace.rollout.panel import evaluate
 from bipace.rollout.records import TokenSequence
 from bipace.rollout.sampler import choose_tasks
 from bipace.theory.textworlds import world
 from bipace.train.config import ConfigError, UpdateConfig, load_config
-from bipace.train.run_folder import begin, check_folder, provenance
-from bipace.train.update import score_sequences, token_values, update_policy
+from bipace.train.provenance import provenance
+from bipace.train.run_folder import begin, check_folder
+from bipace.train.scored import score_sequences
+from bipace.train.update import token_values, update_policy
 
 
 @pytest.fixture(scope="module")

@@ -7,21 +7,22 @@ import numpy as np
 import pytest
 import torch
 
-from bipace.policies import decode, slab
-from bipace.policies.decode import SLOTS
-from bipace.policies.hf import Actor, buckets, score
-from bipace.policies.states import _plain_states, states_at
+from bipace.policies import cached_forward, prefill_attention, token_batch
+from bipace.policies.hf import Actor
+from bipace.policies.naive import NaiveSession
+from bipace.policies.scoring import buckets, score
+from bipace.policies.scoring_forward import plain_states, states_at
+from bipace.policies.token_batch import SLOTS
 
 PROMPT_LENGTHS = (5, 40, 1, 17)
 
 
-@pytest.fixture(autouse=True, params=["split", "joined", "foreign"])
+@pytest.fixture(autouse=True, params=["split", "joined", "transformers"])
 def way(request, monkeypatch):
-    """Prompt and row attended to apart, as on a CPU; joined, as elsewhere; transformers' own forward over the slabs."""
-    for module in (decode, slab):
-        monkeypatch.setattr(module, "can_split", lambda _: request.param != "joined")
-    if request.param == "foreign":
-        monkeypatch.setattr(decode, "has_plain_blocks", lambda _: False)
+    """Prompt and row attended to apart, as on a CPU; joined, as elsewhere; transformers' own forward over the cache."""
+    monkeypatch.setattr(prefill_attention, "can_split", lambda _: request.param != "joined")
+    if request.param == "transformers":
+        monkeypatch.setattr(cached_forward, "has_plain_blocks", lambda _: False)
 
 
 @pytest.fixture(scope="module", params=["tiny_actor_folder", "tiny_llama_folder"])
@@ -76,19 +77,42 @@ def test_greedy_turns_equal_generate_on_the_whole_prefix(actor):
             assert sequence[start:end].tolist() == greedy(actor, sequence[:start].tolist(), 7)
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+def test_the_session_draws_what_the_naive_reference_draws(actor, temperature):
+    """The same tokens, log-probabilities and states, turn by turn, with rows that rest and rows that end early."""
+    settings = {"copies": 2, "layer": 2}
+    fast = actor.session(prompts(), capacity=160, **settings)
+    naive = NaiveSession(actor, prompts(), **settings)
+    streams = generator(3), generator(3)
+    for turn in range(4):
+        rows = [row for row in reversed(range(8)) if turn == 0 or (row + turn) % 3]
+        request = {"max_new_tokens": 9, "temperature": temperature}
+        found = fast.generate(rows, **request, generator=streams[0])
+        expected = naive.generate(rows, **request, generator=streams[1])
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ours.tokens.tolist() == theirs.tokens.tolist()
+            assert ours.finished == theirs.finished
+            np.testing.assert_allclose(ours.logprobs, theirs.logprobs, atol=1e-4)
+            np.testing.assert_allclose(ours.state, theirs.state, atol=1e-4, rtol=1e-4)
+        replies = [list(range(1, 2 + 5 * (row % 3))) for row in rows]
+        fast.extend(rows, replies)
+        naive.extend(rows, replies)
+        assert fast.lengths.tolist() == naive.lengths.tolist()
+
+
 def test_forwards_cut_small_change_nothing(actor, monkeypatch):
     """Prompts read in pieces, and replies of a turn in several forwards."""
-    monkeypatch.setattr(decode, "PREFILL_CHUNK", 7)
-    monkeypatch.setattr(decode, "PREFILL_TOKENS", 10)
-    forwards, real = [], decode.DecodeSession._forward
+    monkeypatch.setattr(cached_forward, "PREFILL_CHUNK", 7)
+    monkeypatch.setattr(token_batch, "PREFILL_TOKENS", 10)
+    forwards, real = [], cached_forward.CachedForward._run
 
-    def forward(session, rows, chunks, *arguments, **options):
-        forwards.append([len(chunk) for chunk in chunks])
-        return real(session, rows, chunks, *arguments, **options)
+    def run(self, batch, *arguments):
+        forwards.append(len(batch.ids))
+        return real(self, batch, *arguments)
 
-    monkeypatch.setattr(decode.DecodeSession, "_forward", forward)
+    monkeypatch.setattr(cached_forward.CachedForward, "_run", run)
     sequences, spans, _ = rollout(actor, temperature=0.0, copies=1)
-    assert max(map(sum, forwards)) <= 10
+    assert max(forwards) <= 10
     for sequence, of_row in zip(sequences, spans, strict=True):
         for start, end in of_row:
             assert sequence[start:end].tolist() == greedy(actor, sequence[:start].tolist(), 7)
@@ -267,7 +291,7 @@ def test_sampled_logprobs_are_those_of_the_tempered_distribution(actor):
     np.testing.assert_allclose(logprobs, scores.logprobs.numpy(), atol=4e-5)
 
 
-def test_slabs_grow_and_prompts_of_one_token_need_none(actor):
+def test_caches_grow_and_prompts_of_one_token_need_none(actor):
     session = actor.session([[7], [7], [9]], 2, capacity=2 * SLOTS)
     sequences = [[7]] * 4 + [[9]] * 2
     for turn, rows in enumerate(([0, 3, 5], [0, 1, 2, 3, 4, 5], [4])):
@@ -305,7 +329,7 @@ def test_states_at_positions_equal_a_plain_forward_and_its_gradient(actor, layer
     found.square().sum().backward()
     gradients = {n: p.grad.clone() for n, p in actor.model.named_parameters() if p.grad is not None}
     actor.model.zero_grad()
-    plain, plain_below = _plain_states(actor.model.base_model, sequences, rows, positions, layer)
+    plain, plain_below = plain_states(actor.body, sequences, rows, positions, layer)
     torch.testing.assert_close(found, plain, atol=1e-5, rtol=1e-5)
     assert (below is None) == (plain_below is None) == (layer is None)
     if layer is not None:

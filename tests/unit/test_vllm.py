@@ -9,9 +9,9 @@ torch = pytest.importorskip("torch", reason="needs the train extra")
 
 from bipace.policies.hf import Actor
 from bipace.rollout.records import TokenSequence
-from bipace.train.actors import load_actor, make_vllm
+from bipace.train.actors import load_actor, make_decoder
 from bipace.train.config import load_config
-from bipace.train.update import engine_gap, score_sequences
+from bipace.train.scored import engine_gap, score_sequences
 
 VLLM = ("rollout.engine=vllm", "features.source=shared")
 
@@ -20,12 +20,13 @@ def test_without_vllm_the_extra_is_named(tiny_actor_folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)  # what an import finds where the package is absent
     config = load_config(overrides=[*VLLM, f"actor.folder={tiny_actor_folder}"])
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'bipace\[vllm\]'.*rollout\.engine=hf"):
-        make_vllm(config, load_actor(config))
+        make_decoder(config, load_actor(config))
 
 
 def test_by_default_the_actor_plays_itself(tiny_actor_folder):
     config = load_config(overrides=[f"actor.folder={tiny_actor_folder}"])
-    assert make_vllm(config, load_actor(config)) is None
+    actor = load_actor(config)
+    assert make_decoder(config, actor) is actor
 
 
 def test_the_gap_is_that_between_drawn_and_scored(tiny_actor_folder):

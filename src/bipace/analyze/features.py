@@ -60,8 +60,8 @@ def hidden_states(
         layer: index into hidden_states, negative from the end, or a fraction of the depth.
         tick: called with the number of finished steps.
     """
+    from bipace.policies.chat_states import read_chat
     from bipace.policies.hf import Actor
-    from bipace.policies.reading import read_chat
 
     actor = Actor.load(folder)
     index = actor.layer_index(layer)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from bipace.credit.rerolls import weights_hash
 from bipace.credit.truth import Truth, load_rollouts
+from bipace.policies.chat_states import read_chat
 from bipace.policies.hf import Actor
-from bipace.policies.reading import read_chat
 
 __all__ = ["read_by"]
 

@@ -1,17 +1,17 @@
 """What an environment is: text in, text out, a reward, and tasks with names.
 
-Three small types. A `Turn` is what the environment says. An `Environment` plays one episode at a time. A
-`Suite` is an environment family: it knows its tasks by id, its splits and its planner, and makes environments.
-Nothing here imports a deep-learning framework.
+Four small types. A `Turn` is what the environment says. An `Environment` plays one episode at a time. A
+`Suite` is an environment family: it knows its tasks by id, its splits and its planner, and makes environments. What
+it has beside these it declares in one place, its `Offers`. Nothing here imports a deep-learning framework.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["Environment", "Suite", "Turn", "UnknownTask", "executed_command"]
+__all__ = ["Environment", "Offers", "Suite", "Turn", "UnknownTask", "executed_command", "offers_of"]
 
 
 class UnknownTask(ValueError):
@@ -122,3 +122,47 @@ class Suite(Protocol):
     def expert(self, task: str) -> tuple[str, ...]:
         """Actions that solve the task from its reset state (a planner's). Raises UnknownTask."""
         ...
+
+
+def _whole(first: str) -> str:
+    return first
+
+
+@dataclass(frozen=True)
+class Offers:
+    """What a suite has beside its tasks; it declares what is not the default here as its attribute `offers`.
+
+    Attributes:
+        data_label: what the data are, in words, shown beside every score; empty where there is nothing to say.
+        provenance: how scores come about (data, digest, seed, ...), kept with every run.
+        absent: what to do about data that are not here, to be added to an error; empty where all are here.
+        incomplete: split -> what is missing of it, where only a part is here. Such a split is not used.
+        panels: training split -> its panels: the first validates, the others are held out. For a training split that
+            is not named here, `bipace.rollout.panel.choose_panels` goes by the panels' names.
+        marks: strings that separate the parts of texts and actions; a tokenizer made for the suite keeps each whole.
+        demonstration: task -> actions to imitate, where the expert knows what an agent cannot see.
+        task_text: first observation -> the part that states the task, to head every prompt in `window` style.
+        pages: plays the suite in a browser on this port, until interrupted.
+    """
+
+    data_label: str = ""
+    provenance: Mapping[str, str] = field(default_factory=dict[str, str])
+    absent: str = ""
+    incomplete: Mapping[str, str] = field(default_factory=dict[str, str])
+    panels: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    marks: tuple[str, ...] = ()
+    demonstration: Callable[[str], tuple[str, ...]] | None = None
+    task_text: Callable[[str], str] = _whole
+    pages: Callable[[int], None] | None = None
+
+
+def offers_of(suite: Suite) -> Offers:
+    """What the suite declares; a suite without `offers` declares nothing.
+
+    Raises:
+        TypeError: `offers` is something else.
+    """
+    declared: Any = getattr(suite, "offers", Offers())  # optional: the only place that looks for it
+    if not isinstance(declared, Offers):
+        raise TypeError(f"{suite.name}.offers: a {type(declared).__name__}, expected bipace.envs.base.Offers")
+    return declared

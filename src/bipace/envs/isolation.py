@@ -20,7 +20,7 @@ from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bipace.envs.base import Environment, Suite, Turn
+from bipace.envs.base import Environment, Suite, Turn, offers_of
 
 __all__ = ["EnvironmentLost", "IsolatedEnvironment", "IsolatedSuite", "isolate"]
 
@@ -59,6 +59,7 @@ class IsolatedSuite:
     def __init__(self, suite: Suite, where: str, seconds: float) -> None:
         self.name, self.max_steps, self.instructions = suite.name, suite.max_steps, suite.instructions
         self.splits: Mapping[str, Sequence[str]] = suite.splits
+        self.offers = offers_of(suite)
         self._suite, self._where, self._seconds = suite, where, seconds
         self._server: _Server | None = None
 

@@ -12,6 +12,7 @@ __all__ = ["SUITES", "get_suite"]
 SUITES = {
     "textcraft": "bipace.envs.textcraft:suite",
     "webshop": "bipace.envs.webshop:suite",
+    "webshop-synthetic": "bipace.envs.webshop:synthetic_suite",
     "alfworld": "bipace.envs.alfworld:suite",
 }
 

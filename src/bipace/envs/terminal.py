@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bipace.envs.base import Suite, Turn
+from bipace.envs.base import Suite, Turn, offers_of
 
 __all__ = ["play_in_terminal"]
 
@@ -23,7 +23,7 @@ def play_in_terminal(suite: Suite, task: str, *, hint: bool = False) -> bool:
     environment = suite.make()
     turn = environment.reset(task)
     print(f"{suite.name} | {task} | {suite.family(task)} | at most {suite.max_steps} steps | quit to leave\n")
-    if data := getattr(suite, "data_label", ""):
+    if data := offers_of(suite).data_label:
         print(f"data: {data}\n")
     print(f"{suite.instructions}\n")
     if hint:

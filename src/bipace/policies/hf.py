@@ -1,4 +1,4 @@
-"""The policy over a local Hugging Face causal language model folder."""
+"""The policy: a language model that is loaded, trained, adapted, saved, and plays episodes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging as transformers_logging
 
 from bipace.policies import lora
-from bipace.policies.decode import DecodeSession, Response
-from bipace.policies.scoring import Scores, buckets, score
+from bipace.policies.language_model import LanguageModel
+from bipace.policies.session import DecodeSession
 
-__all__ = ["Actor", "DecodeSession", "Response", "Scores", "buckets", "score"]
+__all__ = ["Actor"]
 
 # Our own progress bars would be torn by bars for loading a file of half a megabyte.
 transformers_logging.disable_progress_bar()
@@ -29,8 +29,8 @@ WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
-class Actor:
-    """A causal language model, its tokenizer, and where they run.
+class Actor(LanguageModel):
+    """A local Hugging Face folder as a policy (a Decoder of bipace.rollout.collect).
 
     Args:
         model: a transformers causal language model with full attention in every layer.
@@ -39,10 +39,8 @@ class Actor:
     """
 
     def __init__(self, model: Any, tokenizer: Any, adapter: Any = None) -> None:
-        kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
-        if kinds != {"full_attention"}:
-            raise ValueError(f"the model has layers of type {sorted(kinds)}; only full_attention can be decoded here")
-        self.model, self.tokenizer, self.adapter = model.eval(), tokenizer, adapter
+        super().__init__(model, tokenizer)
+        self.adapter = adapter
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Actor:
@@ -62,13 +60,7 @@ class Actor:
             actor = cls.load(lora.adapter_base(folder), device="cpu", dtype=dtype)
             adapter = lora.load_adapter(actor.model, folder)
             return cls(actor.model.to(device), actor.tokenizer, adapter)
-        if not (folder / "config.json").is_file():
-            raise FileNotFoundError(f"model folder {folder} has no config.json; it is not a Hugging Face model folder")
-        if not any(path for pattern in WEIGHTS for path in folder.glob(pattern)):
-            raise FileNotFoundError(f"model folder {folder} has no weights; model.safetensors is expected")
-        for name in TOKENIZER:
-            if not (folder / name).is_file():
-                raise FileNotFoundError(f"model folder {folder} has no tokenizer: {name} is missing")
+        _require_files(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         if not tokenizer.chat_template:
             raise ValueError(
@@ -142,46 +134,22 @@ class Actor:
                 old.replace(folder)
             shutil.rmtree(work, ignore_errors=True)
 
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.model.device
-
-    @property
-    def n_layers(self) -> int:
-        """Number of transformer blocks; hidden states are indexed 0..n_layers."""
-        return int(self.model.config.num_hidden_layers)
-
-    @property
-    def hidden_size(self) -> int:
-        """Size D of a hidden state."""
-        return int(self.model.config.hidden_size)
-
-    @property
-    def end_token_ids(self) -> tuple[int, ...]:
-        """Ids that end a response: the generation config's, the tokenizer's, and ChatML's <|im_end|> if it has one."""
-        configured = self.model.generation_config.eos_token_id
-        ids = set(configured if isinstance(configured, list) else [configured])
-        ids |= {self.tokenizer.eos_token_id, self.tokenizer.get_vocab().get("<|im_end|>")}
-        return tuple(sorted(int(i) for i in ids if i is not None))
-
-    def layer_index(self, layer: int | float) -> int:
-        """Index into hidden_states[0..n_layers].
-
-        An int counts from the front, or from the back where negative (-1 is n_layers); a float strictly between 0 and
-        1 is a fraction f of the depth, round(f * n_layers). Raises ValueError on anything else.
-        """
-        n = self.n_layers
-        if isinstance(layer, float) and 0 < layer < 1:
-            return round(layer * n)
-        if isinstance(layer, int) and not isinstance(layer, bool) and -n - 1 <= layer <= n:
-            return layer % (n + 1)
-        raise ValueError(
-            f"layer is {layer!r}; it must be a whole number from {-n - 1} to {n} or a fraction between 0 and 1"
-        )
-
     def session(
         self, prompts: Sequence[Sequence[int]], copies: int = 1, *, capacity: int, layer: int | None = None
     ) -> DecodeSession:
         """Open a decoding session: each different prompt is computed once and fanned out to `copies` rows."""
         return DecodeSession(self, prompts, copies=copies, capacity=capacity, layer=layer)
+
+    def sync(self) -> None:
+        """Nothing to hand over: sessions read the weights that are trained."""
+
+
+def _require_files(folder: Path) -> None:
+    """Raises FileNotFoundError where the configuration, the weights or the tokenizer is missing."""
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"model folder {folder} has no config.json; it is not a Hugging Face model folder")
+    if not any(path for pattern in WEIGHTS for path in folder.glob(pattern)):
+        raise FileNotFoundError(f"model folder {folder} has no weights; model.safetensors is expected")
+    for name in TOKENIZER:
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"model folder {folder} has no tokenizer: {name} is missing")

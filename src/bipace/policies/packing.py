@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bipace.policies.layout import table
+from bipace.policies.padding import token_table
 
 __all__ = ["Packed", "Spans", "micro_batches", "pack"]
 
@@ -67,8 +67,8 @@ def pack(sequences: Sequence[NDArray[np.int64]], spans: Sequence[Spans], device:
     tails = [tokens[len(heads[h]) :] for tokens, h in zip(sequences, head_of, strict=True)]
     parts = [*(heads[h] for h in kept), *tails]
     starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-    prompt_table, real = table([len(heads[h]) for h in kept], starts)
-    tail_table, real_tail = table([len(tail) for tail in tails], starts[len(kept) :])
+    prompt_table, real = token_table([len(heads[h]) for h in kept], starts)
+    tail_table, real_tail = token_table([len(tail) for tail in tails], starts[len(kept) :])
     row_of = {h: row for row, h in enumerate(kept)}
     rows = np.array([row_of.get(int(h), -1) for h in head_of])
     # The last row of these stands for no prompt at all.

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bipace.policies.language_model import LanguageModel
 from bipace.policies.packing import Spans
-from bipace.policies.states import states_at
-
-if TYPE_CHECKING:
-    from bipace.policies.hf import Actor
+from bipace.policies.scoring_forward import states_at
 
 __all__ = ["Scores", "buckets", "score"]
 
@@ -52,7 +49,7 @@ def buckets(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
 
 
 def score(
-    actor: Actor,
+    language_model: LanguageModel,
     sequences: Sequence[NDArray[np.int64]],
     spans: Sequence[Spans],
     *,
@@ -66,10 +63,10 @@ def score(
     Logits are computed at response positions only. Works with and without gradients.
 
     Args:
-        actor: the model.
+        language_model: the model.
         sequences: token ids, one array per trajectory.
         spans: per sequence the responses as half-open (start, end) with 1 <= start < end <= length.
-        layer: index into hidden_states[0..n_layers] for the features (see Actor.layer_index), or None for none.
+        layer: index into hidden_states[0..n_layers] for the features (see LanguageModel.layer_index), or None for none.
             Index n_layers is the state after the final norm.
         temperature: divides the logits.
         with_entropy: also compute the entropy.
@@ -79,10 +76,13 @@ def score(
     """
     if temperature <= 0:
         raise ValueError(f"temperature is {temperature}; it must be positive")
-    rows, positions, targets, firsts = (torch.from_numpy(x).to(actor.device) for x in _responses(sequences, spans))
+    rows, positions, targets, firsts = (
+        torch.from_numpy(x).to(language_model.device) for x in _responses(sequences, spans)
+    )
     # A token is drawn from the state before it.
-    final, below = states_at(actor, sequences, spans, rows, positions - 1, None if layer == actor.n_layers else layer)
-    logits = actor.model.get_output_embeddings()(final).float() / temperature
+    under = None if layer == language_model.n_layers else layer
+    final, below = states_at(language_model, sequences, spans, rows, positions - 1, under)
+    logits = language_model.logits(final) / temperature
     everything = torch.log_softmax(logits, dim=-1)
     logprobs = everything.gather(1, targets[:, None])[:, 0]
     entropy = -(everything.exp() * everything).sum(-1) if with_entropy else None

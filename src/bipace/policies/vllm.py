@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bipace.policies.decode import Response, require_prompts, require_room
-from bipace.policies.hf import Actor
+from bipace.policies.language_model import LanguageModel
 from bipace.policies.lora import plain_weights
+from bipace.policies.responses import Response, require_prompts, require_room
 
 __all__ = ["VllmDecoder", "VllmSession"]
 
@@ -37,7 +37,7 @@ class VllmDecoder:
         ValueError: the installed vllm does not run where the actor is.
     """
 
-    def __init__(self, actor: Actor, *, max_tokens: int, memory: float) -> None:
+    def __init__(self, actor: LanguageModel, *, max_tokens: int, memory: float) -> None:
         self.actor, self.tokenizer = actor, actor.tokenizer
         self.vllm = _vllm(actor.device.type)
         self.engine = self.vllm.LLM(

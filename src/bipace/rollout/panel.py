@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest, sem
-from scipy.stats import t as student
 
 from bipace.core.labels import label
-from bipace.envs.base import Suite
+from bipace.envs.base import Suite, offers_of
 from bipace.rollout.collect import Collector, Decoder
 from bipace.rollout.records import Trajectory, events
 
@@ -48,22 +46,33 @@ def choose_panels(
 ) -> Panels:
     """The names given, and the suite's own where none is given.
 
-    The suite's first split is for training. Its panels are the splits whose name ends in "panel": the one named after
-    the training split (else the first) validates, the next two are held out.
+    The suite's first split is for training. A training split has the panels that the suite declares for it
+    (`Offers.panels`). Otherwise panels are the splits whose name ends in "panel": the one named after the training
+    split (else the first) validates, the next two are held out.
 
     Raises:
-        ValueError: the suite lacks a name, or has no panel to default to.
+        ValueError: the suite lacks a name, has only a part of it, or has no panel to default to.
     """
+    if not (isinstance(suite.splits, Mapping) and suite.splits):
+        raise ValueError(f"env.suite: {suite.name} has no splits; a suite needs a mapping of split names to task ids")
     names = list(suite.splits)
     split = split or names[0]
-    panels = [name for name in names if name.endswith("panel")]
+    panel_tasks(suite, split)
+    panels = list(offers_of(suite).panels.get(split, ())) or _by_name(names, split)
     if panel is None and not panels:
         raise ValueError(f"env.panel: {suite.name} has no panel; name one of its splits: {', '.join(names)}")
-    panel = panel or (f"{split}-panel" if f"{split}-panel" in panels else panels[0])
+    panel = panel or panels[0]
     chosen = Panels(split, panel, tuple([p for p in panels if p != panel][:2] if held_out is None else held_out))
-    for name in (chosen.split, chosen.panel, *chosen.held_out):
-        panel_tasks(suite, name)
+    for name in (split, chosen.panel, *chosen.held_out):
+        if not len(panel_tasks(suite, name)):
+            raise ValueError(f"env: {suite.name}: the split or panel {name!r} holds no tasks; name another")
     return chosen
+
+
+def _by_name(names: Sequence[str], split: str) -> list[str]:
+    """The panels among the names, the training split's own first."""
+    panels = [name for name in names if name.endswith("panel")]
+    return sorted(panels, key=lambda name: name != f"{split}-panel")
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,7 @@ class PanelResult:
             "family": self.by_family(),
             "list": shipped_name(self.suite.name, tasks),
             "sha256": task_digest(tasks),
-            "data": getattr(self.suite, "data_label", ""),
+            "data": offers_of(self.suite).data_label,
         }
 
     def by_family(self) -> dict[str, dict[str, float]]:
@@ -149,11 +158,14 @@ def panel_tasks(suite: Suite, panel: str) -> Sequence[str]:
     """The tasks of a split or panel.
 
     Raises:
-        ValueError: the suite has none of that name; the message lists those it has.
+        ValueError: the suite has none of that name (the message lists those it has), or only a part of it.
     """
+    offers = offers_of(suite)
+    if panel in offers.incomplete:
+        raise ValueError(f"env: {suite.name} has only a part of {panel!r}: {offers.incomplete[panel]}")
     if panel not in suite.splits:
-        more = getattr(suite, "absent", "")  # a suite whose data are not here may say how to get them
-        raise ValueError(f"env: {suite.name} has no split or panel {panel!r}; it has {', '.join(suite.splits)}{more}")
+        has = ", ".join(suite.splits)
+        raise ValueError(f"env: {suite.name} has no split or panel {panel!r}; it has {has}{offers.absent}")
     return suite.splits[panel]
 
 
@@ -180,6 +192,8 @@ def _shipped(suite: str) -> dict[str, dict[str, Any]]:
 
 def success_interval(successes: int, n: int) -> tuple[float, float]:
     """Wilson's 95 % interval of a success rate; n = 0 gives (0, 1): nothing is known."""
+    from scipy.stats import binomtest  # here: a suite's panels are looked up without waiting for scipy
+
     if n == 0:
         return 0.0, 1.0
     interval = binomtest(successes, n).proportion_ci(0.95, method="wilson")
@@ -188,6 +202,9 @@ def success_interval(successes: int, n: int) -> tuple[float, float]:
 
 def score_interval(scores: Sequence[float]) -> list[float] | None:
     """95 % interval of a mean score, from Student's t over the tasks; None for fewer than two: nothing is known."""
+    from scipy.stats import sem
+    from scipy.stats import t as student
+
     if len(scores) < 2:
         return None
     half = float(student.ppf(0.975, len(scores) - 1) * sem(scores))

@@ -38,6 +38,10 @@ class ChatTokenizer(Protocol):
         """Text to token ids."""
         ...
 
+    def decode(self, token_ids: Any, **kwargs: Any) -> Any:
+        """Token ids to text."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
@@ -83,7 +87,7 @@ def window_message(
 
     Args:
         instructions: the suite's rules; may be empty.
-        task: the environment's first observation, which states the task.
+        task: what states the task (`Offers.task_text` of the first observation).
         history: the last (observation, action) pairs, oldest first.
         steps_taken: actions taken so far; the history may show fewer.
         turn: what the environment says now.
@@ -100,7 +104,7 @@ def window_message(
             f"Prior to this step, you have already taken {steps_taken} step(s). The most recent {len(history)} "
             f"observations and the actions you took:\n{shown}"
         )
-    if steps_taken:
+    if steps_taken or task.strip() != turn.observation.strip():
         parts.append(f"You are now at step {steps_taken + 1} and your current observation is:\n{turn.observation}")
     if turn.admissible:
         parts.append("Your admissible actions of the current situation are:\n" + "\n".join(turn.admissible))
@@ -152,6 +156,10 @@ class Chat:
         """
         close, before, after = self._reply_parts
         return [*(() if finished else close), *before, *self._encode(self.neutral(observation)), *after]
+
+    def decode(self, tokens: Any) -> str:
+        """Text of a response, without the template's special tokens."""
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
 
     def neutral(self, text: str) -> str:
         """The text with every special token of the tokenizer broken by a space, so that it stays plain text."""

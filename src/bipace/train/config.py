@@ -64,6 +64,27 @@ class Config(Section):
         """True where the recipe clusters by hidden states."""
         return "features" in self.recipe().needs
 
+    def notes(self) -> list[str]:
+        """Sentences about what is legal and probably not meant: a layer without its radius, or a radius without."""
+        default = FeatureConfig.model_fields["layer"].default
+        layer, eps = self.features.layer, self.credit.get("eps")
+        named = layer != default
+        if not self.needs_features or "eps" not in recipe_options(self.estimator):
+            return []
+        if eps == "calibrate":
+            return [f"features.layer={layer} is not read: credit.eps=calibrate chooses the layer too"] if named else []
+        if isinstance(eps, str):  # chosen on whatever layer is read
+            return []
+        if named == (eps is not None):
+            return []
+        given, other = (
+            (f"features.layer={layer}", "credit.eps") if named else (f"credit.eps={eps}", f"features.layer ({default})")
+        )
+        return [
+            f"{given} beside the default {other}: a radius belongs to the layer it was chosen at. Give both "
+            "(the paper's pairs: -12 with 0.05 for 1.5B, -8 with 0.10 for 7B), or credit.eps=calibrate"
+        ]
+
     @model_validator(mode="after")
     def _usable(self) -> Config:
         made = self.recipe()

@@ -72,7 +72,9 @@ class ActorConfig(Section):
     lora_targets: tuple[str, ...] = Field(
         default=("all-linear",), min_length=1, description="linear layers that get an adapter, e.g. q_proj, v_proj"
     )
-    threads: int | None = Field(default=None, ge=1, description="CPU threads of the model; default: all cores")
+    threads: int | None = Field(
+        default=None, ge=1, description="CPU threads of the model; default: one below 10 M parameters, else all cores"
+    )
 
 
 class PromptConfig(Section):
@@ -125,7 +127,9 @@ class FeatureConfig(Section):
         "the old ones); shared, the one that scores finished trajectories anew; separate, one more",
     )
     calibrate_every: int = Field(
-        default=1, ge=0, description='iterations between choices of credit.eps="auto"; 0: once, in the first'
+        default=1,
+        ge=0,
+        description='iterations between choices of credit.eps="auto"; 0: once, in the first ("calibrate": always once)',
     )
     action_key: str = Field(
         default="executed",

@@ -65,6 +65,8 @@ class AlfworldGame:
 class AlfworldEnvironment:
     """Plays the tasks of a suite; see `bipace.envs.base.Environment`.
 
+    `help`, which only lists commands, is executed as in the stock stack but not offered (as in verl-agent's prompts).
+
     Args:
         load: gives the compiled game of a task id; raises UnknownTask.
     """
@@ -78,7 +80,7 @@ class AlfworldEnvironment:
         """Begin the task with this id. Raises UnknownTask."""
         self._game = self._load(task)
         observation, self._state = self._game.reset()
-        return Turn(observation, won=self._state.won, admissible=self._state.admissible)
+        return Turn(observation, won=self._state.won, admissible=_offered(self._state), unlisted=True)
 
     def step(self, action: str) -> Turn:
         """Apply one command; what does not apply is answered with `Nothing happens.` and valid=False."""
@@ -88,7 +90,8 @@ class AlfworldEnvironment:
         won = self._state.won
         observation = NOTHING_HAPPENS if feedback is None else feedback
         executed = None if feedback is None else action.strip()
-        return Turn(observation, float(won), won, won, feedback is not None, self._state.admissible, executed)
+        offered = _offered(self._state)
+        return Turn(observation, float(won), won, won, feedback is not None, offered, executed, unlisted=True)
 
     def copy(self) -> Environment:
         """An independent environment in the same state; microseconds."""
@@ -96,3 +99,7 @@ class AlfworldEnvironment:
         other._game = self._game
         other._state = self._game.copy(self._state) if self._game and self._state else None
         return other
+
+
+def _offered(state: State) -> tuple[str, ...]:
+    return tuple([command for command in state.admissible if command != "help"])

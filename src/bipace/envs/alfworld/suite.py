@@ -7,6 +7,7 @@ games. The panels of 128 generated games are fixed for ever; scores on generated
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -19,15 +20,17 @@ from bipace.envs.alfworld.environment import AlfworldEnvironment
 from bipace.envs.alfworld.generator import generate_game
 from bipace.envs.alfworld.planner import FAMILIES, plan
 from bipace.envs.alfworld.search import search
-from bipace.envs.base import Environment, UnknownTask
+from bipace.envs.base import Environment, Offers, UnknownTask
 
 __all__ = ["HOW_TO_GET_GAMES", "OFFICIAL_SPLITS", "AlfworldSuite", "official_folder", "suite"]
 
 OFFICIAL_SPLITS = ("train", "valid_seen", "valid_unseen")
+OFFICIAL_GAMES = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
 HOW_TO_GET_GAMES = (
     "the official games: pip install alfworld && alfworld-download, then set ALFWORLD_DATA to the folder that holds "
     "json_2.1.1 (default ~/.cache/alfworld)"
 )
+_SENTENCE = "Your task is to: "
 _GENERATED = {"gen": {}, "gen-small": {"small": True}, "gen-panel": {"held_out": True}}
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _TRAIN_SEEDS = 1000
@@ -47,8 +50,23 @@ def official_folder(root: str | Path | None = None) -> Path | None:
     return None
 
 
-def _family_of(path: Path) -> str:
-    return path.parts[-3].split("-")[0]
+def task_sentence(first: str) -> str:
+    """The sentence that states the task, from a first observation; the whole of it where there is none."""
+    return first.partition(_SENTENCE)[2].strip() or first
+
+
+def _is_played(path: Path) -> bool:
+    """One of the six families, and not among the layouts that ALFWorld's own loader passes over."""
+    task = path.parts[-3]
+    return task.split("-")[0] in FAMILIES and "movable" not in task and "Sliced" not in task
+
+
+def _is_solvable(path: Path) -> bool:
+    """As the file says: ALFWorld's own loader plays no others. Read only where a folder holds more than are played."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8")).get("solvable") is True
+    except (ValueError, AttributeError):
+        return False
 
 
 class AlfworldSuite:
@@ -72,10 +90,28 @@ class AlfworldSuite:
         self.folder = official_folder(root)
         self._game = lru_cache(maxsize=_CACHED_GAMES)(self._load)
 
-    @property
-    def absent(self) -> str:
-        """What to do about data that is not here, to be added to an error; empty when all is here."""
-        return "" if self.folder else f"; to play {HOW_TO_GET_GAMES}"
+    @cached_property
+    def offers(self) -> Offers:
+        """Official games that are absent or incomplete, their panels, demonstrations, and the sentence of a task."""
+        return Offers(
+            absent=""
+            if self.folder
+            else f"; to play {HOW_TO_GET_GAMES}, or take generated ones with env.split=gen-train",
+            incomplete=self._incomplete(),
+            panels={"train": ("valid_seen", "valid_unseen")},
+            demonstration=self.demonstration,
+            task_text=task_sentence,
+        )
+
+    def _incomplete(self) -> dict[str, str]:
+        if self.folder is None:
+            return {}
+        here = {split: len(self.splits.get(split, ())) for split in OFFICIAL_SPLITS}
+        return {
+            split: f"{self.folder / split} holds {here[split]:,} of its {whole:,} games; get {HOW_TO_GET_GAMES}"
+            for split, whole in OFFICIAL_GAMES.items()
+            if here[split] < whole
+        }
 
     @cached_property
     def splits(self) -> Mapping[str, Sequence[str]]:
@@ -91,10 +127,12 @@ class AlfworldSuite:
             "gen-small-panel": tuple(f"gen-small/{FAMILIES[i % 6]}/{_TRAIN_SEEDS + i // 6}" for i in range(_PANEL)),
         }
         for split in OFFICIAL_SPLITS if self.folder else ():
-            games = (self.folder / split).glob("*/*/game.tw-pddl") if self.folder else ()
-            names = [f"{split}/{path.parts[-3]}/{path.parts[-2]}" for path in games if _family_of(path) in FAMILIES]
-            if names:
-                splits[split] = tuple(sorted(names))
+            games = sorted((self.folder / split).glob("*/*/game.tw-pddl")) if self.folder else []
+            games = [path for path in games if _is_played(path)]
+            if len(games) > OFFICIAL_GAMES[split]:
+                games = [path for path in games if _is_solvable(path)]
+            if games:
+                splits[split] = tuple(sorted(f"{split}/{path.parts[-3]}/{path.parts[-2]}" for path in games))
         return splits
 
     def make(self) -> Environment:
@@ -152,7 +190,7 @@ class AlfworldSuite:
 
     def _unknown(self, task: str) -> UnknownTask:
         example = f"an id reads like 'gen/{FAMILIES[0]}/17'"
-        return UnknownTask(f"unknown alfworld task {task!r}; {example}{self.absent}")
+        return UnknownTask(f"unknown alfworld task {task!r}; {example}{self.offers.absent}")
 
 
 @cache

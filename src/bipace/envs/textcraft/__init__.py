@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from bipace.envs.base import Offers
 from bipace.envs.textcraft.engine import TextCraft
 from bipace.envs.textcraft.planner import depths, plan, unreachable
 from bipace.envs.textcraft.recipes import load_recipe_book
@@ -45,13 +46,15 @@ class TextCraftSuite:
     """The TextCraft tasks: a `Suite` of `bipace.envs.base`.
 
     The horizon of 12 steps covers the expert plan of every depth-1 and depth-2 goal (11 at most); some goals of depth
-    3 and most of depth 4 take longer.
+    3 and most of depth 4 take longer (48 at most). Training on the split `depth2` validates on held-out goals of depth
+    2, with those of depth 3 beside them. The whole first observation heads every prompt: it holds the recipes.
     """
 
     name: str = "textcraft"
     max_steps: int = 12
     instructions: str = INSTRUCTIONS
     splits: Mapping[str, Sequence[str]] = field(default_factory=splits, repr=False)
+    offers: Offers = field(default=Offers(panels={"depth2": ("depth2-heldout-panel", "depth3-panel")}), repr=False)
 
     def make(self) -> TextCraft:
         """A fresh environment; `reset` begins an episode."""

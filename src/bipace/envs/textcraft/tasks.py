@@ -66,7 +66,8 @@ def splits() -> Mapping[str, tuple[str, ...]]:
     """Split name -> task ids in a fixed order.
 
     train, heldout: depth 1-2, disjoint goals. depth3, depth4: transfer, no goal trained on. demo: a sixth of train's
-    goals in train's depth mix, few enough to be visited often in minutes. Each comes with a small fixed panel whose
+    goals in train's depth mix, few enough to be visited often in minutes. depth2: train's goals of depth 2, where the
+    original begins; its panel holds the held-out goals of that depth. Each comes with a small fixed panel whose
     distractor seeds appear in no split.
     """
     by_depth = {depth: goals(depth) for depth in (1, 2, 3, 4)}
@@ -89,6 +90,8 @@ def splits() -> Mapping[str, tuple[str, ...]]:
             "depth3-panel": _grid(by_depth[3], PANEL_SEEDS[:1]),
             "depth4-panel": _grid(by_depth[4], PANEL_SEEDS),
             "demo-panel": _grid(demo, PANEL_SEEDS),
+            "depth2": _grid(train[2], SPLIT_SEEDS),
+            "depth2-heldout-panel": _grid(by_depth[2][: HELD_OUT_GOALS[2]], PANEL_SEEDS[:3]),
         }
     )
 

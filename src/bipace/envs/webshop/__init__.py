@@ -29,7 +29,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from bipace.envs.base import UnknownTask
+from bipace.envs.base import Offers, UnknownTask
 from bipace.envs.webshop.catalogue import Catalogue, WebShopDataError, load_catalogue, search_text
 from bipace.envs.webshop.expert import first_page, plan
 from bipace.envs.webshop.generate import VERSION, generate_files
@@ -47,8 +47,14 @@ __all__ = [
     "official_suite",
     "short_suite",
     "suite",
+    "synthetic_suite",
 ]
 
+HOW_TO_GET_GOALS = (
+    "the official goals, set BIPACE_WEBSHOP_DATA to the folder that holds items_shuffle_1000.json, "
+    "items_ins_v2_1000.json and items_human_ins.json (from princeton-nlp/WebShop), or take generated ones with "
+    "env.split=gen-train"
+)
 VALIDATION_GOALS = 500
 PANEL = 256  # tasks of the fixed panels
 MARKS = (SEPARATOR, "[", "]")
@@ -68,13 +74,13 @@ class WebShopSuite:
     Attributes:
         shop: what all its environments share.
         goals: all goals in their fixed order; a task id is "<label>/<place in this order>".
-        label: short name of the data, at the front of every task id: "small", "full" or "gen1000-0".
+        label: short name of the data, at the front of every task id: "small", "full" or "gen1000-0", with "-synthetic"
+            behind it for synthetic goals.
         data_label: what the data are, in words, to be shown beside every score.
         provenance: how scores came about: data, catalogue digest, seed, goals, nouns; to be kept with every run.
-        name: "webshop".
+        name: "webshop", or "webshop-synthetic" for synthetic goals.
         max_steps: 15, the horizon of the public agents' small setting; 30 is the other one in use.
         instructions: the rules.
-        marks: what separates the parts of pages and actions; a tokenizer trained for the shop keeps each whole.
         splits: "train" (goals from 500), "validation" (0-499; all goals where there are fewer), and fixed panels of
             each, "train-panel" and "validation-panel"; with "gen-" in front on generated data.
     """
@@ -87,11 +93,31 @@ class WebShopSuite:
     name: str = "webshop"
     max_steps: int = 15
     instructions: str = field(default=INSTRUCTIONS, repr=False)
-    marks: tuple[str, ...] = field(default=MARKS, repr=False)
     splits: Mapping[str, Sequence[str]] = field(init=False, repr=False)
 
+    @property
+    def generated(self) -> bool:
+        """True where the catalogue is generated."""
+        return self.label.startswith("gen")
+
+    @property
+    def offers(self) -> Offers:
+        """The data in words, panels, demonstrations, pages, and the instruction as the text of a task."""
+        from bipace.envs.webshop.web import serve
+
+        return Offers(
+            data_label=self.data_label,
+            provenance=self.provenance,
+            absent=f"; to play {HOW_TO_GET_GOALS}" if self.generated else "",
+            panels={"train": ("validation",)},
+            marks=MARKS,
+            demonstration=self.demonstration,
+            task_text=instruction,
+            pages=lambda port: serve(self, port),
+        )
+
     def __post_init__(self) -> None:
-        front = "gen-" if self.label.startswith("gen") else ""
+        front = "gen-" if self.generated else ""
         tasks = tuple(f"{self.label}/{number}" for number in range(len(self.goals)))
         parts = {
             "train": tasks[VALIDATION_GOALS:],
@@ -201,11 +227,19 @@ def generated_suite(
     folder = (cache_folder or _default_cache()) / f"generated-v{VERSION}-{products}-{data_seed}"
     generate_files(folder, products, data_seed)
     catalogue = load_catalogue(folder, "small" if products <= 1000 else "full")
-    words = f"generated catalogue, {products:,} products, seed {data_seed}: not comparable with WebShop scores"
+    kind = "" if goals == "human" else f"{goals} goals, "
+    words = f"generated catalogue, {products:,} products, {kind}seed {data_seed}: not comparable with WebShop scores"
     label = f"gen{products}-{data_seed}"
     if hits != HITS:
         words, label = words.replace("seed", f"{hits} hits a search, seed"), f"{label}-hits-{hits}"
     return _suite(catalogue, label, words, goals, seed, max_steps, show_attributes, nouns, cache_folder, hits)
+
+
+@cache
+def synthetic_suite() -> WebShopSuite:
+    """As `suite`, with synthetic goals, which verl-agent trains and validates on."""
+    folder = os.environ.get("BIPACE_WEBSHOP_DATA")
+    return official_suite(Path(folder), goals="synthetic") if folder else generated_suite(goals="synthetic")
 
 
 @cache
@@ -248,11 +282,18 @@ def _suite(
             hits,
         ),
         goals=asked,
-        label=label,
+        label=label if goals == "human" else f"{label}-{goals}",
         data_label=words,
+        name="webshop" if goals == "human" else f"webshop-{goals}",
         provenance=MappingProxyType(provenance),
         max_steps=max_steps,
     )
+
+
+def instruction(first: str) -> str:
+    """What the shopper is told, from the text of the first page; the whole of it where that has another form."""
+    strings = first.split(SEPARATOR)
+    return strings[2] if len(strings) > 2 and strings[1] == "Instruction:" else first
 
 
 def _default_cache() -> Path:

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from bipace.envs.base import UnknownTask
-from bipace.envs.webshop import WebShopSuite
 from bipace.envs.webshop.html import STYLE, render_page
 from bipace.envs.webshop.shop import WebShop
+
+if TYPE_CHECKING:
+    from bipace.envs.webshop import WebShopSuite
 
 __all__ = ["make_server", "serve"]
 
