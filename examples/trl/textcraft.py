@@ -1,4 +1,6 @@
-"""TextCraft in TRL's own loop, with values by turn: python examples/trl/textcraft.py --recipe bipace
+"""TextCraft in TRL's own loop, with values by turn.
+
+    python examples/trl/textcraft.py --recipe bipace
 
 A policy that begins at about half the episodes of eight goals is trained for a few generation batches; success is
 measured before and after on recipe lists that it was not trained on. `--recipe stock` runs TRL's GRPOTrainer with the
