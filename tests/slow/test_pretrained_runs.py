@@ -16,7 +16,7 @@ from bipace.envs.registry import get_suite
 from bipace.policies.hf import Actor
 from bipace.rollout.collect import Collector
 from bipace.rollout.prompts import Chat
-from bipace.train.checkpoint import read_state
+from bipace.train.checkpoints import read_state
 from bipace.train.config import load_config
 from bipace.train.loop import Run, train
 from bipace.train.tokenizer import train_tokenizer

@@ -353,7 +353,7 @@ FULL = """
 import pathlib, sys
 from bipace.cli import main
 from bipace.policies.hf import Actor
-from bipace.train.checkpoint import read_state
+from bipace.train.checkpoints import read_state
 folder = pathlib.Path(sys.argv[1])
 sys.argv = ["bipace", "train", *sys.argv[2:], "--out", str(folder)]
 try:

@@ -82,7 +82,7 @@ def test_the_shipped_studies_load(name):
 
 
 def test_a_folder_is_new_or_belongs_to_this_run(tmp_path):
-    from bipace.train.checkpoint import write_json
+    from bipace.train.files import write_json
 
     run, other, *_ = load_study(write(tmp_path)).runs
     folder = tmp_path / "run"
