@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch", reason="needs the train extra")
-pytest.importorskip("plotly", reason="plotly (the extra `analyze`) is absent")
 pytestmark = pytest.mark.slow
 
 STUDY = """

@@ -13,7 +13,7 @@ from bipace.core.estimators import RECIPES
 from bipace.policies.hf import Actor
 from bipace.train.config import ConfigError, load_config
 from bipace.train.loop import NonFiniteError, Run, train
-from bipace.train.update import sampled_scores, score_sequences
+from bipace.train.scored import sampled_scores, score_sequences
 
 SMALL = (
     "rollout.tasks=2", "rollout.group_size=4", "run.iterations=3", "run.validate_every=3", "run.save_every=1",

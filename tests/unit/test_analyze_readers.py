@@ -48,8 +48,9 @@ def sizes(reading):
     [
         ("tau_bench_airline_gpt4o.json", ("tau_bench", 50, 200, 2454)),
         ("reflexion_hotpotqa_react_base.txt", ("reflexion", 100, 500, 1795)),
-        ("adapt_alfworld_davinci003.json", ("adapt", 134, 134, 2104)),
-        ("adapt_textcraft_gpt35.json", ("adapt", 200, 200, 3551)),
+        # 2,104 and 3,551 commands, of which the environment answered 642 and 1,421 thoughts with "OK.".
+        ("adapt_alfworld_davinci003.json", ("adapt", 134, 134, 1462)),
+        ("adapt_textcraft_gpt35.json", ("adapt", 200, 200, 2130)),
     ],
 )
 def test_public_files_are_read_whole(name, expected):
@@ -156,11 +157,12 @@ def test_verifiers_results_are_read(tmp_path):
     assert sizes(read_file(write(tmp_path / "results.jsonl", rows))) == ("verifiers", 1, 2, 4)
 
 
-def test_verifiers_traces_follow_the_branch_of_the_last_sampled_message(tmp_path):
+def test_the_branches_of_a_trace_are_one_trajectory(tmp_path):
     nodes = [
         {"parent": None, "message": CHAT[1]},
-        {"parent": 0, "message": {"role": "assistant", "content": "lost"}, "sampled": True},
-        {"parent": 0, "message": {"role": "assistant", "content": "kept"}, "sampled": True},
+        {"parent": 0, "message": {"role": "assistant", "content": "first"}, "sampled": True},
+        {"parent": 0, "message": {"role": "assistant", "content": "second"}, "sampled": True},
+        {"parent": 0, "message": {"role": "assistant", "content": "written for it"}},
     ]
     trace = {
         "id": "x",
@@ -170,8 +172,12 @@ def test_verifiers_traces_follow_the_branch_of_the_last_sampled_message(tmp_path
         "rewards": {"a": {"score": 1.0, "weight": 0.5}, "b": {"score": 2.0, "weight": 1.0}},
     }
     (trajectory,) = read_file(write(tmp_path / "traces.jsonl", [{"traces": [trace]}])).trajectories
-    assert [s.response for s in trajectory.steps] == ["kept"]
-    assert (trajectory.task, trajectory.steps[-1].reward) == ("k", 2.5)
+    assert [(s.observation, s.response) for s in trajectory.steps] == [
+        ("Where is the mug?", "first"),
+        ("Where is the mug?", "second"),
+    ]
+    assert (trajectory.task, [s.reward for s in trajectory.steps]) == ("k", [0.0, 2.5])
+    assert trajectory.notes == ("2 branches of one rollout, joined; what they share counts once",)
 
 
 def test_atif_trajectories_of_several_files_share_a_prompt_group(tmp_path):
@@ -199,12 +205,13 @@ def test_atif_trajectories_of_several_files_share_a_prompt_group(tmp_path):
     assert found.health.numbers["flat_groups"] == 0
 
 
-def test_own_episodes_are_read_and_aborted_ones_counted(tmp_path):
+def test_own_episodes_are_read_and_aborted_ones_are_outside(tmp_path):
     step = Step("room", "<action>go</action>", 3, "go", True, True, True, 1.0)
     whole, broken = Trajectory("t", 0, [step], won=True), Trajectory("t", 1, [step], error="crashed")
     reading = read_file(write(tmp_path / "e.jsonl", [whole.to_json(), broken.to_json()]))
-    assert sizes(reading) == ("bipace", 1, 1, 1)
-    assert (reading.trajectories[0].outcome, reading.skipped) == (1.0, 1)
+    assert sizes(reading) == ("bipace", 1, 2, 2)
+    assert [t.out for t in reading.trajectories] == ["", "aborted by the environment: crashed"]
+    assert reading.trajectories[0].outcome == 1.0
 
 
 def test_columns_of_a_flat_table_can_be_named(tmp_path):
@@ -260,7 +267,7 @@ def test_a_cut_off_list_gives_what_was_whole(tmp_path):
 @pytest.mark.parametrize("content", ["hello\nworld\n", '{"a": 1}\n{"a": 2}\n', "[1, 2, 3]", "{", "\0\1\2"])
 def test_what_is_no_trajectory_is_told_what_was_looked_for(tmp_path, content):
     (tmp_path / "x").write_text(content)
-    with pytest.raises(NotTrajectories, match=r"no trajectories found.*Looked for: records"):
+    with pytest.raises(NotTrajectories, match=r"no trajectories found.*Looked for: nemo_gym, .*--map task=COLUMN"):
         read_file(tmp_path / "x")
 
 
@@ -271,7 +278,7 @@ def test_an_empty_file_a_missing_one_and_an_unknown_format_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such file"):
         read_file(tmp_path / "y")
     (tmp_path / "x").write_text("{}")
-    with pytest.raises(ValueError, match="the formats are tau_bench"):
+    with pytest.raises(ValueError, match="the formats are nemo_gym"):
         read_file(tmp_path / "x", format="nope")
 
 

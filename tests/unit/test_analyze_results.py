@@ -13,7 +13,7 @@ pytest.importorskip("sklearn", reason="scikit-learn (the extra `analyze`) is abs
 
 import bipace
 from bipace.analyze import Options, analyze
-from bipace.analyze.payload import MAX_TEXT
+from bipace.analyze.pools import MAX_TEXT
 from bipace.analyze.table import build_table
 
 SHARED = Path(os.environ.get("BIPACE_SHARED") or Path(__file__).resolve().parents[2].parent / "shared")
@@ -114,10 +114,16 @@ def test_a_bad_reward_costs_its_own_trajectory_only(tmp_path, bad):
     assert sum(found.credits["dr_grpo"].values) == pytest.approx(0)
 
 
-def test_without_any_reward_the_way_out_is_named(tmp_path):
-    path = write(tmp_path / "b.jsonl", [[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]])
-    with pytest.raises(ValueError, match="--map reward=COLUMN"):
-        analyze(path)
+def test_without_any_reward_structure_is_shown_and_the_way_out_named(tmp_path):
+    chat = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    found = analyze(write(tmp_path / "b.jsonl", [chat, chat]))
+    (told,) = [f for f in found.findings if f.id == "no-rewards"]
+    assert found.findings[0] is told
+    assert "--map reward=COLUMN" in told.advice
+    assert "--rewards FILE" in told.advice
+    assert found.health.numbers["trajectories"] == 2
+    assert not {"flat-groups", "step-credit"} & set(found_ids(found))
+    assert not found.credits["grpo"].values.any()
 
 
 def test_one_trajectory_alone_is_reported_and_shown(tmp_path):

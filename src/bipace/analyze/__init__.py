@@ -11,7 +11,8 @@ Reading order: `records.py` (what a file becomes), `formats.py` (which file it i
 """
 
 from bipace.analyze.analysis import Analysis, Options, analyze
-from bipace.analyze.findings import Finding
-from bipace.analyze.formats import FORMATS, NotTrajectories, read_file
+from bipace.analyze.evidence import Finding
+from bipace.analyze.formats import FORMATS, NotTrajectories
+from bipace.analyze.reading import read_file
 
 __all__ = ["FORMATS", "Analysis", "Finding", "NotTrajectories", "Options", "analyze", "read_file"]

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bipace.analyze.credit import BY_FEATURES, Credit, agreement, credit_of, feature_clusters, options_of
+from bipace.analyze.credit import BY_FEATURES, Credit, agreement, credit_of, feature_clusters, options_of, own_credit
+from bipace.analyze.evidence import SEVERITIES, Evidence, Finding, as_json
 from bipace.analyze.features import TEXT_LABEL, hidden_states, text_vectors
-from bipace.analyze.findings import SEVERITIES, Evidence, Finding, as_json, find
-from bipace.analyze.formats import read_files
+from bipace.analyze.findings import find
 from bipace.analyze.health import Health, assess
-from bipace.analyze.records import Reading
+from bipace.analyze.outside import join_rewards
+from bipace.analyze.reading import Readings, Source, read_files
+from bipace.analyze.records import Problem, Reading
 from bipace.analyze.table import Table, build_table, with_features
 from bipace.core.calibrate import prediction_error
 from bipace.core.estimators import RECIPES
 from bipace.core.returns import return_to_go
 from bipace.core.steps import Ints
 
-__all__ = ["SWEEP", "Analysis", "Options", "Sweep", "analyze"]
+__all__ = ["SWEEP", "Analysis", "Options", "Sweep", "analyze", "read"]
 
+SCRIPTS = (
+    "data.js", "address.js", "overview.js", "compare.js", "statemap.js", "mapview.js", "detail.js", "groups.js",
+    "main.js",
+)  # fmt: skip
 SWEEP = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 Progress = Callable[[str], None]
 
@@ -42,7 +49,11 @@ class Options:
         columns: part -> column of a flat table.
         merge: join equal task names of several files; None: only where each file holds one trajectory.
         strict: stop at the first place that cannot be read.
+        row_reward: what a reward on every row of a trajectory means: "auto", "last" or "each".
+        rewards: file of rewards kept elsewhere, joined by id.
+        recipes: recipes of one's own, `file.py:name` or `module:name`, shown beside the shipped ones.
         page_steps: at most this many steps go into the page; larger inputs are sampled by group.
+        page_mb: the page's texts are cut, down to 300 characters each, until it is about this small.
     """
 
     gamma: float = 0.95
@@ -56,7 +67,11 @@ class Options:
     columns: Mapping[str, str] = field(default_factory=dict)
     merge: bool | None = None
     strict: bool = False
-    page_steps: int = 10_000
+    row_reward: str = "auto"
+    rewards: str | Path | None = None
+    recipes: Sequence[str] = ()
+    page_steps: int = 30_000
+    page_mb: float = 3.0
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.eps <= 2.0:
@@ -65,6 +80,8 @@ class Options:
             raise ValueError(f"--gamma {self.gamma}: expected a discount in [0, 1]")
         if self.page_steps < 1:
             raise ValueError(f"--page-steps {self.page_steps}: expected at least 1")
+        if not self.page_mb > 0:
+            raise ValueError(f"--page-mb {self.page_mb}: expected a size above 0, e.g. 3")
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +112,7 @@ class Analysis:
         credits: recipe name -> advantages [N] with their arithmetic.
         sweep: the radii of SWEEP and the chosen one, in order.
         findings: the gravest first.
+        foreign: files of a folder that hold no trajectories, and why.
     """
 
     options: Options
@@ -106,6 +124,7 @@ class Analysis:
     credits: Mapping[str, Credit]
     sweep: Sequence[Sweep]
     findings: Sequence[Finding]
+    foreign: Sequence[Problem] = ()
 
     def worst(self) -> str:
         """The gravest severity among the findings ("info" where there is none)."""
@@ -125,6 +144,29 @@ class Analysis:
         """The findings with their places named."""
         return [as_json(finding, self.table) for finding in self.findings]
 
+    @property
+    def understood(self) -> float:
+        """Share of the files' records that were read."""
+        total = sum(reading.records for reading in self.readings)
+        return sum(reading.understood * reading.records for reading in self.readings) / total if total else 1.0
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Cause -> number of rollouts that stand outside every baseline."""
+        return dict(Counter(d.cause for d in self.table.dropped))
+
+    def summary(self) -> dict[str, Any]:
+        """What was read, for machines: format, trajectories, steps, groups, dropped {cause: count}, understood."""
+        formats = sorted({reading.format for reading in self.readings})
+        return {
+            "format": formats[0] if len(formats) == 1 else ", ".join(formats),
+            "trajectories": len(self.table.trajectories),
+            "steps": len(self.table.steps),
+            "groups": len(self.table.tasks),
+            "dropped": self.dropped,
+            "understood": round(self.understood, 6),
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Everything the page shows, as JSON-able values."""
         from bipace.analyze.payload import payload
@@ -132,53 +174,77 @@ class Analysis:
         return payload(self)
 
     def to_json(self) -> str:
-        """`to_dict` as text."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+        """`to_dict` with `summary` before it, as text."""
+        return json.dumps({"summary": self.summary(), **self.to_dict()}, ensure_ascii=False, allow_nan=False)
 
     def write_page(self, path: str | Path) -> None:
         """Write the self-contained HTML page."""
+        from bipace.analyze.page_data import page_data
         from bipace.page.html import build_page, write_text
 
-        scripts = ("data.js", "charts.js", "overview.js", "detail.js", "groups.js", "main.js")
-        write_text(Path(path), build_page("bipace.analyze", "Credit report", scripts, self.to_dict()))
+        data, blocks = page_data(self)
+        write_text(Path(path), build_page("bipace.analyze", "Credit report", SCRIPTS, data, blocks))
 
 
 def analyze(
-    paths: Sequence[str | Path] | str | Path, options: Options | None = None, progress: Progress = lambda _what: None
+    paths: Sequence[Source] | str | Path, options: Options | None = None, progress: Progress = lambda _what: None
 ) -> Analysis:
     """Read files and analyse their credit.
 
     Args:
-        paths: a file or folder, or several.
+        paths: a file or folder, or several; or records in memory: objects as they stand in a file, lists of messages.
         options: how to compute.
         progress: called with what begins next, in words.
 
     Raises:
-        ValueError: nothing readable (NotTrajectories), no usable reward, bad options.
+        ValueError: nothing readable (NotTrajectories), no rollout that counts, bad options.
         FileNotFoundError: no such file, or no such model folder.
     """
     options = options or Options()
-    paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    readings = read_files(paths, progress, format=options.format, columns=options.columns, strict=options.strict)
-    table = build_table(readings, options.action_key, options.merge)
+    found = read(paths, options, progress)
+    table = build_table(found.files, options.action_key, options.merge)
     kind, label, table = _featured(table, options, progress)
     progress("groups, copies and loops")
     health = assess(table)
+    sweep = _sweep(table, options, progress)
+    chosen = next(s for s in sweep if s.eps == options.eps)
     credits: dict[str, Credit] = {}
-    sweep: list[Sweep] = []
+    for name in RECIPES:
+        progress(f"advantages of {name}")
+        credits[name] = chosen.credits[name] if name in BY_FEATURES else _credit(table, name, options, options.eps)
+    for where in options.recipes:
+        progress(f"advantages of {where}")
+        credits |= own_credit(table.batch, where, options.gamma, options.w, options.mode, options.eps)
+    errors = {s.eps: s.error for s in sweep}
+    findings = find(Evidence(table, health, credits, found.files, kind, options.eps, errors))
+    return Analysis(options, found.files, table, kind, label, health, credits, sweep, findings, found.foreign)
+
+
+def read(paths: Sequence[Source] | str | Path, options: Options, progress: Progress = lambda _what: None) -> Readings:
+    """The files as the options say how to read them, with rewards kept elsewhere joined.
+
+    Raises:
+        ValueError: nothing readable (NotTrajectories), bad options.
+        FileNotFoundError: no such file.
+    """
+    sources: list[Source] = [paths] if isinstance(paths, (str, Path, Mapping)) else list(paths)
+    how = {"format": options.format, "columns": options.columns, "strict": options.strict}
+    found = read_files(sources, progress, **how, row_reward=options.row_reward)
+    if options.rewards is not None:
+        join_rewards(found.files, Path(options.rewards))
+    return found
+
+
+def _sweep(table: Table, options: Options, progress: Progress) -> list[Sweep]:
     returns = return_to_go(table.batch, options.gamma)
+    sweep: list[Sweep] = []
     for eps in sorted({*SWEEP, options.eps}):
         progress(f"clusters at eps {eps:g}")
         labels = feature_clusters(table.batch, eps)
         error = prediction_error(table.batch, labels, returns)
-        found = {name: _credit(table, name, options, eps, labels) for name in BY_FEATURES}
-        sweep.append(Sweep(eps, labels, error, found))
-    chosen = next(s for s in sweep if s.eps == options.eps)
-    for name in RECIPES:
-        progress(f"advantages of {name}")
-        credits[name] = chosen.credits[name] if name in BY_FEATURES else _credit(table, name, options, options.eps)
-    findings = find(Evidence(table, health, credits, readings, kind, options.eps))
-    return Analysis(options, readings, table, kind, label, health, credits, sweep, findings)
+        credits = {name: _credit(table, name, options, eps, labels) for name in BY_FEATURES}
+        sweep.append(Sweep(eps, labels, error, credits))
+    return sweep
 
 
 def _credit(table: Table, name: str, options: Options, eps: float, labels: Ints | None = None) -> Credit:

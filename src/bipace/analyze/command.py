@@ -8,11 +8,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bipace.analyze.analysis import Analysis, Options, analyze
-from bipace.analyze.findings import SEVERITIES
+from bipace.analyze.analysis import Analysis, Options, analyze, read
+from bipace.analyze.evidence import SEVERITIES
+from bipace.analyze.explain import explain
 from bipace.analyze.terminal import print_summary
 
-__all__ = ["parse_columns", "run"]
+__all__ = ["parse_columns", "run", "run_explain"]
 
 
 def run(
@@ -50,6 +51,17 @@ def run(
         if page is not None:
             console.print(f"\nPage: [bold]{page}[/] (one file, opens in any browser)")
     return 1 if _fails(found, fail_on) else 0
+
+
+def run_explain(paths: Sequence[Path], options: Options) -> int:
+    """Print the first trajectories as they were understood, and what was dropped and why. Returns the exit status.
+
+    Raises:
+        ValueError: nothing readable.
+    """
+    found = read(paths, options)
+    sys.stdout.write(explain(found))
+    return 0
 
 
 def parse_columns(pairs: Sequence[str]) -> dict[str, str]:

@@ -27,6 +27,7 @@ __all__ = [
     "credit_of",
     "feature_clusters",
     "options_of",
+    "own_credit",
 ]
 
 BY_FEATURES = tuple(name for name in RECIPES if "features" in recipe(name).needs)
@@ -65,12 +66,13 @@ class Arithmetic:
 
 @dataclass(frozen=True, eq=False)
 class Credit:
-    """A recipe's advantages [N], the diagnostics of its last step term, and the arithmetic of each term."""
+    """A recipe's advantages [N], the diagnostics of its last step term, the arithmetic of each term, what it is."""
 
     recipe: Recipe
     values: Floats
     diagnostics: dict[str, float]
     terms: tuple[Arithmetic, ...]
+    summary: str = ""
 
 
 def options_of(name: str, gamma: float, w: float, mode: str | None, eps: float) -> dict[str, object]:
@@ -78,6 +80,21 @@ def options_of(name: str, gamma: float, w: float, mode: str | None, eps: float) 
     given = {"gamma": gamma, "w": w, "mode": mode, "eps": eps}
     known = recipe_options(name)
     return {key: value for key, value in given.items() if key in known and value is not None}
+
+
+def own_credit(batch: StepBatch, where: str, gamma: float, w: float, mode: str | None, eps: float) -> dict[str, Credit]:
+    """A recipe of one's own, `file.py:name` or `module:name`, under its name.
+
+    Raises:
+        ValueError: nothing there, or no recipe; the message of the recipe's own code is passed on.
+    """
+    name = where.rpartition(":")[2]
+    try:
+        return {where if name in RECIPES else name: credit_of(batch, where, options_of(where, gamma, w, mode, eps))}
+    except (ValueError, ImportError):
+        raise
+    except Exception as error:  # the user's own code may raise anything; it must not read as a fault of ours
+        raise ValueError(f"--recipe {where}: it raised {type(error).__name__}: {error}") from error
 
 
 def feature_clusters(batch: StepBatch, eps: float) -> Ints:
@@ -105,7 +122,13 @@ def credit_of(batch: StepBatch, name: str, options: dict[str, object], labels: I
     numbers = {"zero_advantage_share": float((found.values == 0).mean())}
     for outcome in steps[:1]:
         numbers |= cluster_diagnostics(batch, outcome) | term_diagnostics(outcome)
-    return Credit(made, found.values, numbers, tuple(words))
+    return Credit(made, found.values, numbers, tuple(words), _summary(name))
+
+
+def _summary(name: str) -> str:
+    """The first line of what a shipped recipe's docstring says; a recipe of one's own is where it was found."""
+    known = RECIPES.get(name)
+    return (known.__doc__ or "").strip().splitlines()[0] if known is not None else f"your own, {name}"
 
 
 def arithmetic(outcome: Outcome) -> Arithmetic:

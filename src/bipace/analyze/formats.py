@@ -1,19 +1,36 @@
-"""Which file is it? Detected by content; every reader behind one function."""
+"""Which file is it? Detected by content; every reader is one function and one line of the table."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from bipace.analyze import episodes, rows, transcripts
+from bipace.analyze.fields import pick
 from bipace.analyze.messages import is_messages
+from bipace.analyze.readers import (
+    art,
+    atif,
+    claude_code,
+    episodes,
+    inspect_logs,
+    openhands,
+    responses,
+    rows,
+    spans,
+    swe_agent,
+    terminal_bench,
+    transcripts,
+    trl,
+    verifiers,
+    verl,
+)  # fmt: skip
+from bipace.analyze.readers.base import ReadAll, each
 from bipace.analyze.records import LoggedTrajectory, Reading
-from bipace.analyze.source import Located, is_text, open_text, records
+from bipace.analyze.source import Located
 
-__all__ = ["FORMATS", "NotTrajectories", "detect", "read_file", "read_files"]
+__all__ = ["FORMATS", "TEXT_FORMAT", "NotTrajectories", "detect", "trajectories"]
 
 
 class NotTrajectories(ValueError):
@@ -21,10 +38,10 @@ class NotTrajectories(ValueError):
 
 
 class Format(NamedTuple):
-    """A reader, what it needs to see in the first record, and that in words."""
+    """A reader, what it needs to see in a record, and that in words."""
 
     matches: Callable[[Any], bool]
-    read: Callable[[Iterable[Located], Reading], Iterator[LoggedTrajectory]]
+    read: ReadAll
     looks_for: str
 
 
@@ -32,137 +49,140 @@ def _has(*names: str) -> Callable[[Any], bool]:
     return lambda record: isinstance(record, Mapping) and all(name in record for name in names)
 
 
-def _is_atif(record: Any) -> bool:
-    return _has("steps")(record) and (
-        str(record.get("schema_version", "")).upper().startswith("ATIF") or _has("agent", "session_id")(record)
-    )
+def _is_bipace(record: Any) -> bool:
+    return _has("task", "steps")(record) and isinstance(record["steps"], list) and "source" not in record
 
 
 def _is_openai(record: Any) -> bool:
     return is_messages(record) or (
-        isinstance(record, Mapping) and (is_messages(record.get("messages")) or is_messages(record.get("conversation")))
+        isinstance(record, Mapping) and any(_is_chat(record.get(name)) for name in episodes.MESSAGES)
     )
 
 
-def _is_rows(record: Any) -> bool:
-    if not isinstance(record, Mapping):
-        return False
-    found = rows.column_map(record, {})
-    return bool(found["action"] and (found["reward"] or found["observation"]))
+def _is_chat(value: Any) -> bool:
+    return is_messages(value) or (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(m, Mapping) and {"role", "message"} & set(m) for m in value)
+    )
+
+
+def _read_openai(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTrajectory]:
+    """A bare list of messages is a conversation without anything beside it."""
+    as_records = (Located(w, {"messages": r} if isinstance(r, list) else r) for w, r in found)
+    return each(episodes.read_openai)(as_records, reading)
 
 
 FORMATS: dict[str, Format] = {
-    "tau_bench": Format(_has("task_id", "traj"), episodes.read_tau_bench, "records {task_id, trial, reward, traj}"),
-    "verifiers_traces": Format(_has("traces"), episodes.read_traces, "episodes {task, traces} of verifiers 0.4"),
-    "atif": Format(_is_atif, episodes.read_atif, "ATIF trajectories {schema_version, session_id, agent, steps}"),
-    "bipace": Format(_has("task", "steps"), episodes.read_bipace, "this project's episodes {task, member, steps}"),
-    "openai": Format(_is_openai, episodes.read_openai, "message lists [{role, content}], bare or under `messages`"),
-    "verl": Format(_has("input", "output", "score"), rows.read_verl, "verl rows {input, output, score, step}"),
-    "trl": Format(_has("prompt", "completion", "advantage"), rows.read_trl, "TRL rows {step, prompt, completion, ...}"),
+    "nemo_gym": Format(
+        responses.is_nemo_gym,
+        each(responses.read_nemo_gym),
+        "NeMo Gym rollouts {responses_create_params, response, reward}",
+    ),
+    "inspect": Format(
+        inspect_logs.is_inspect, each(inspect_logs.read_inspect), "Inspect samples {id, epoch, input, messages, scores}"
+    ),
+    "terminal_bench": Format(
+        terminal_bench.is_terminal_bench,
+        each(terminal_bench.read_terminal_bench),
+        "terminal-bench results {trial_name, task_id, is_resolved}",
+    ),
+    "openhands_eval": Format(
+        openhands.is_evaluation,
+        each(openhands.read_evaluation),
+        "OpenHands evaluation output {instance_id, test_result, history}",
+    ),
+    "tau_bench": Format(
+        _has("task_id", "traj"), each(episodes.read_tau_bench), "records {task_id, trial, reward, traj}"
+    ),
+    "verifiers_traces": Format(
+        verifiers.is_traces, each(verifiers.read_traces), "episodes {task, traces} of verifiers 0.4 and prime-rl"
+    ),
+    "atif": Format(atif.is_atif, each(atif.read_atif), "ATIF trajectories {schema_version, session_id, agent, steps}"),
+    "swe_agent": Format(
+        swe_agent.is_swe_agent, each(swe_agent.read_swe_agent), "SWE-agent runs {trajectory, history, info}"
+    ),
+    "mini_swe_agent": Format(
+        swe_agent.is_mini, each(swe_agent.read_mini), "mini-swe-agent runs {messages, info, trajectory_format}"
+    ),
+    "bipace": Format(_is_bipace, each(episodes.read_bipace), "this project's episodes {task, member, steps}"),
+    "art": Format(art.is_art, each(art.read_art), "ART rows {group_index, reward, messages}"),
+    "openhands": Format(
+        openhands.is_event, openhands.read_events, "OpenHands events {source, action, observation or kind}"
+    ),
+    "claude_code": Format(
+        claude_code.is_claude_code, claude_code.read_claude_code, "Claude Code lines {type, uuid, sessionId, message}"
+    ),
+    "langfuse": Format(
+        spans.is_langfuse, spans.read_langfuse, "Langfuse traces {id, observations} or observations {traceId, type}"
+    ),
+    "openinference": Format(
+        spans.is_openinference, spans.read_openinference, "OpenInference spans {attributes: openinference.span.kind}"
+    ),
+    "openai": Format(_is_openai, _read_openai, "message lists [{role, content}], bare or under `messages`"),
+    "verl": Format(_has("input", "output", "score"), verl.read_verl, "verl rows {input, output, score, step}"),
+    "trl": Format(trl.is_trl, trl.read_trl, "TRL rows {step, prompt, completion, advantage, ...}"),
     "verifiers": Format(
-        _has("prompt", "completion", "reward"), episodes.read_verifiers,
+        _has("prompt", "completion", "reward"),
+        each(episodes.read_verifiers),
         "verifiers results {example_id, prompt, completion, reward}",
     ),
     "adapt": Format(transcripts.is_adapt, transcripts.read_adapt, "ADaPT results {task: {problem, trace, reward}}"),
     "rows": Format(
-        _is_rows, partial(rows.read_rows, given={}),
+        rows.is_rows,
+        partial(rows.read_rows, given={}),
         "flat rows with task, trajectory, step, observation, action, reward",
     ),
-}  # fmt: skip
+}
 TEXT_FORMAT = "reflexion"
+# Parts that a reader of records finds by these names, where --map puts them.
+_NAMEABLE = ("openai", "tau_bench", "verifiers", "nemo_gym")
+_MAPPED = {"task": "task_id", "trajectory": "trajectory_id", "reward": "reward", "outcome": "won", "role": "agent_name"}
 
 
-def detect(record: object) -> str | None:
-    """The first format whose marks the record bears, or None."""
-    return next((name for name, known in FORMATS.items() if known.matches(record)), None)
+def detect(record: object) -> str:
+    """The first format whose marks the record bears, or ""."""
+    return next((name for name, known in FORMATS.items() if known.matches(record)), "")
 
 
-def read_file(
-    path: str | Path, format: str | None = None, columns: Mapping[str, str] | None = None, strict: bool = False
-) -> Reading:
-    """Read one file.
+def trajectories(found: Iterator[Located], reading: Reading, columns: Mapping[str, str]) -> Iterator[LoggedTrajectory]:
+    """The trajectories of a file's records, by the reader that `reading.format` names or that the records show.
 
-    Args:
-        path: JSON, JSON lines, parquet or a Reflexion log; may be gzip or zstd compressed.
-        format: a name from FORMATS or "reflexion"; None detects it from the first records.
-        columns: part -> column name; makes the format "rows".
-        strict: raise at the first place that cannot be read instead of skipping it.
-
-    Raises:
-        NotTrajectories: nothing in the file looks like a trajectory.
-        FileNotFoundError: no such file.
-        ValueError: an unknown format; an empty file; under `strict` the first damaged place.
+    A record that another reader would claim is skipped and counted: the file mixes formats. With `columns` the records
+    of a flat table are read by them; in other formats they say where the task, reward, outcome or name stands.
     """
-    path = Path(path)
-    reading = Reading(str(path), format or ("rows" if columns else ""), strict=strict)
-    _check(path, reading.format)
-    if reading.format == TEXT_FORMAT or (not reading.format and _looks_like_log(path)):
-        reading.format = TEXT_FORMAT
-        with open_text(path, reading) as file:
-            reading.trajectories = list(transcripts.read_reflexion(file, reading))
-    else:
-        reading.trajectories = list(_read_records(path, reading, columns or {}))
-    if not reading.trajectories:
-        raise NotTrajectories(_nothing(reading))
-    return reading
-
-
-def read_files(
-    paths: Sequence[str | Path], progress: Callable[[str], None] = lambda _what: None, **options: Any
-) -> list[Reading]:
-    """Read several files; a folder stands for the trajectory files in it, sorted by name."""
-    found: list[Path] = []
-    for path in map(Path, paths):
-        inside = sorted(p for p in path.rglob("*") if p.is_file() and _is_candidate(p)) if path.is_dir() else [path]
-        if not inside:
-            raise NotTrajectories(f"{path}: the folder holds no .json, .jsonl or .parquet file")
-        found += inside
-    readings: list[Reading] = []
-    for number, path in enumerate(found, 1):
-        progress(f"reading {path.name} ({number} of {len(found)})")
-        readings.append(read_file(path, **options))
-    return readings
-
-
-def _is_candidate(path: Path) -> bool:
-    suffixes = [s.lower() for s in path.suffixes if s.lower() not in (".gz", ".zst")]
-    return bool(suffixes) and suffixes[-1] in (".json", ".jsonl", ".parquet")
-
-
-def _check(path: Path, format: str) -> None:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    if format and format not in FORMATS and format != TEXT_FORMAT:
-        raise ValueError(f"--format {format}: unknown; the formats are {', '.join([*FORMATS, TEXT_FORMAT])}")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path}: the file is empty")
-
-
-def _looks_like_log(path: Path) -> bool:
-    if not is_text(path):
-        return False
-    with open_text(path) as file:
-        return transcripts.is_reflexion(file.read(1 << 16))
-
-
-def _read_records(path: Path, reading: Reading, columns: Mapping[str, str]) -> Iterator[LoggedTrajectory]:
-    found = records(path, reading)
     head = list(itertools.islice(found, 20))
+    shown = next((name for name in (detect(r.value) for r in head) if name), "")
     if not reading.format:
-        reading.format = next((name for name in (detect(r.value) for r in head) if name), "")
+        reading.format = "rows" if columns and ("action" in columns or shown not in _NAMEABLE) else shown
     if not reading.format:
         return
-    read = partial(rows.read_rows, given=columns) if reading.format == "rows" else FORMATS[reading.format].read
-    yield from read(itertools.chain(head, found), reading)
+    known = FORMATS[reading.format]
+    everything = _of_one_format(itertools.chain(head, found), reading, known)
+    if columns and reading.format not in ("rows", *_NAMEABLE):
+        raise ValueError(
+            f"--map: the reader {reading.format} knows where its parts stand; rewards kept elsewhere: --rewards"
+        )
+    if reading.format == "rows":
+        yield from rows.read_rows(everything, reading, columns)
+    else:
+        yield from known.read(_with_parts(everything, columns) if columns else everything, reading)
 
 
-def _nothing(reading: Reading) -> str:
-    damaged = "; ".join(f"{p.where}: {p.why}" for p in reading.problems[:3])
-    looked = "; ".join(known.looks_for for known in FORMATS.values())
-    return (
-        f"{reading.file}: no trajectories found"
-        + (f" by the reader {reading.format}" if reading.format else "")
-        + (f" ({damaged})" if damaged else "")
-        + f". Looked for: {looked}; Reflexion logs. Name the columns of a flat table with --map task=COLUMN "
-        "--map action=COLUMN ..., or force a reader with --format"
-    )
+def _of_one_format(found: Iterable[Located], reading: Reading, known: Format) -> Iterator[Located]:
+    for where, record in found:
+        other = "" if known.matches(record) else detect(record)
+        if other:
+            reading.skip(where, f"a record of the format {other} in a file that is read as {reading.format}")
+        else:
+            yield Located(where, record)
+
+
+def _with_parts(found: Iterable[Located], columns: Mapping[str, str]) -> Iterator[Located]:
+    unknown = [part for part in columns if part not in _MAPPED]
+    if unknown:
+        raise ValueError(f"--map {unknown[0]}=...: only a flat table has it; here {', '.join(_MAPPED)} can be named")
+    for where, record in found:
+        if isinstance(record, Mapping):
+            record = {**record, **{_MAPPED[part]: pick(record, column) for part, column in columns.items()}}
+        yield Located(where, record)

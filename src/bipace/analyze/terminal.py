@@ -24,11 +24,16 @@ def print_summary(analysis: Analysis, console: Console, detail: bool = False) ->
         detail: also print what each finding means and what to change for "info" findings.
     """
     for reading in analysis.readings:
-        skipped = f", {reading.skipped} places skipped" if reading.skipped else ""
+        share = f"{reading.understood:.1%} of the file understood"
+        skipped = f", {reading.skipped} places skipped, {share}" if reading.skipped else ""
         count = f"{len(reading.trajectories)} trajectories{skipped}"
         console.print(f"[bold]{_clean(reading.file)}[/] · {reading.format} · {count}")
-        for note in reading.notes:
+        folded = [f"{n} {what}" for what, n in reading.folded.items()]
+        for note in (*reading.notes, *([f"left out on purpose: {', '.join(folded)}"] if folded else [])):
             console.print(f"  [dim]{_clean(note)}[/]")
+    if analysis.foreign:
+        names = ", ".join(f"{p.where} ({p.why})" for p in analysis.foreign[:3])
+        console.print(f"[dim]{len(analysis.foreign)} files hold no trajectories: {_clean(names)}[/]")
     console.print(Panel(_numbers(analysis), border_style="dim", expand=False))
     console.print(_recipes(analysis))
     best = analysis.best_eps()

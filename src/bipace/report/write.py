@@ -44,7 +44,7 @@ def make_report(
         raise ValueError(f"report: --threshold {wrong[0]}: expected a success rate in (0, 1], e.g. 0.7")
     found = summarize_study(read_runs(paths), baseline, thresholds, at)
     if out is not None:
-        page = report_page(found)  # before anything is written: it needs a package of its own
+        page = report_page(found)
         out.mkdir(parents=True, exist_ok=True)
         pictures = draw_figures(found, out)
         write_text(out / "report.md", report_markdown(found, pictures))
@@ -54,7 +54,7 @@ def make_report(
 
 
 def report_page(found: dict[str, Any]) -> str:
-    """The page of a summary. Raises ValueError where plotly is missing."""
+    """The page of a summary."""
     return build_page("bipace.report", "Training report", ("tables.js", "charts.js", "main.js"), found)
 
 

@@ -72,7 +72,9 @@ class ActorConfig(Section):
     lora_targets: tuple[str, ...] = Field(
         default=("all-linear",), min_length=1, description="linear layers that get an adapter, e.g. q_proj, v_proj"
     )
-    threads: int | None = Field(default=None, ge=1, description="CPU threads of the model; default: all cores")
+    threads: int | None = Field(
+        default=None, ge=1, description="CPU threads of the model; default: one below 10 M parameters, else all cores"
+    )
 
 
 class PromptConfig(Section):

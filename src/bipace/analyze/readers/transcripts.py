@@ -1,20 +1,24 @@
 """Readers of published ReAct transcripts: ADaPT's result files and Reflexion's trial logs.
 
-In both a step is a thought or a command; a thought's observation and effect are the environment's `OK.`
+A thought that the environment answers with `OK.` is no step: it belongs to what was said with the next command.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import IO, Any
 
-from bipace.analyze.messages import text_steps
+from bipace.analyze.messages import on_last
+from bipace.analyze.readers.base import mapping_records
 from bipace.analyze.records import LoggedStep, LoggedTrajectory, Reading, as_number
 from bipace.analyze.source import Located
 
 __all__ = ["is_adapt", "is_reflexion", "read_adapt", "read_reflexion"]
 
+_THOUGHT = re.compile(r"think\b", re.IGNORECASE)
+_OK = ("OK.", "OK")
 _SECTION = re.compile(r"^-+ BEGIN (\w+) AGENTS -+$")
 _TRIAL = re.compile(r"^BEGIN TRIAL (\d+)$")
 _LINE = re.compile(r"^(Thought|Action|Observation) (\d+): ?(.*)$")
@@ -32,17 +36,41 @@ def read_adapt(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTra
     trace holds no command becomes one empty step, so that every task is counted.
     """
     blank = 0
-    for _, record in found:
-        for task, episode in _episodes(record) if isinstance(record, Mapping) else ():
+    for _, record in mapping_records(found, reading):
+        for task, episode in _episodes(record):
             reward = as_number(episode.get("reward", episode.get("success")))
             turns = _commands(str(episode["problem"]), str(episode["trace"]))
             if not turns:
                 turns = [(str(episode["problem"]), "")]
                 blank += 1
-            steps = text_steps(turns, reward)
+            steps = _without_thoughts(turns, reward, reading)
             yield LoggedTrajectory(task, task, steps, str(episode.get("commands", "")), where=task)
     if blank:
         reading.notes.append(f"{blank} episodes have a trace without a command; each is kept as one empty step")
+
+
+def _without_thoughts(
+    turns: Sequence[tuple[object, str]], reward: float | None, reading: Reading
+) -> tuple[LoggedStep, ...]:
+    """Steps of (observation, command) turns; a thought goes into the response of the command that follows it."""
+    found: list[LoggedStep] = []
+    read: object = None
+    said: list[str] = []
+    for i, (observation, command) in enumerate(turns):
+        answer = turns[i + 1][0] if i + 1 < len(turns) else _OK[0]
+        read = observation if not said else read
+        if _THOUGHT.match(command) and str(answer).strip() in _OK and (found or i + 1 < len(turns)):
+            said.append(command)
+            reading.folded["thoughts answered by OK."] += 1
+            continue
+        found.append(LoggedStep(read, "\n".join([*said, command]), command.strip().lower(), "text", None))
+        said = []
+    if said and found:
+        found[-1] = replace(found[-1], response="\n".join([found[-1].response, *said]))
+    elif said:
+        found.append(LoggedStep(read, "\n".join(said), "", "text", None))
+    rewards = on_last(reward, len(found))
+    return tuple(replace(step, reward=value) for step, value in zip(found, rewards, strict=True))
 
 
 def is_reflexion(head: str) -> bool:
