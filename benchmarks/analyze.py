@@ -130,7 +130,7 @@ def main():
     out = Path(__file__).parent / "results" / "analyze.json"
     common = {
         "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, shared",
-        "versions": {p: version(p) for p in ("numpy", "scikit-learn", "pyarrow", "ijson", "plotly")},
+        "versions": {p: version(p) for p in ("numpy", "scikit-learn", "pyarrow", "ijson")},
         "date": datetime.date.today().isoformat(),
         "command": "python benchmarks/analyze.py",
     }

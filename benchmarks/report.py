@@ -48,7 +48,7 @@ def opened(page):
 def main():
     common = {
         "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, shared",
-        "versions": {p: version(p) for p in ("numpy", "plotly", "matplotlib")},
+        "versions": {p: version(p) for p in ("numpy", "matplotlib")},
         "date": datetime.date.today().isoformat(),
         "command": "python benchmarks/report.py",
     }

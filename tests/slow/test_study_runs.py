@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch", reason="needs the train extra")
-pytest.importorskip("plotly", reason="plotly (the extra `analyze`) is absent")
 pytestmark = pytest.mark.slow
 
 STUDY = """
@@ -35,9 +34,8 @@ estimator = "bipace"
 BROKEN = """
 [methods.broken]
 estimator = "dr_grpo"
-env.success_reward = 1e30
+env.reward_scale = 1e30
 update.invalid_action_penalty = 1e30
-update.max_skipped = 0
 """
 COMMAND = (sys.executable, "-c", "from bipace.cli import main; main()", "study")
 

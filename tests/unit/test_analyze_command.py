@@ -34,7 +34,6 @@ def test_the_summary_names_the_findings_and_writes_no_page_when_told(episodes, t
 
 
 def test_the_page_holds_its_data_as_text_that_cannot_close_the_script(episodes, tmp_path):
-    pytest.importorskip("plotly", reason="plotly (the extra `analyze`) is absent")
     assert run(episodes, "--out", tmp_path / "sub" / "page.html").exit_code == 0
     page = (tmp_path / "sub" / "page.html").read_text(encoding="utf-8")
     data = page.split('<script type="application/json" id="data">')[1].split("</script>")[0]

@@ -175,3 +175,26 @@ def test_saved_episodes_are_sampled_solved_and_failed(tmp_path):
     episodes = summarize_study(read_runs([run]))["episodes"]
     assert [e["won"] for e in episodes] == [True, False]
     assert episodes[0]["steps"][0]["observation"] == f"a room {HOSTILE}"
+
+
+def test_the_papers_tables_are_means_over_the_seeds_at_that_iteration(tmp_path):
+    folder = write_study(tmp_path / "s", {"gigpo": 0.2, "bipace": 0.4}, range(3))
+    for number, path in enumerate(sorted(folder.rglob("seed-*/metrics.jsonl"))):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            line |= {"cluster/singleton_rate": 0.1 * number, "credit/branch_fallback": line["iteration"] / 100}
+            if number == 0:
+                del line["credit/branch_fallback"]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = summarize_study(read_runs([folder]), at=(5, 10))
+    paper = found["environments"]["textcraft"]["paper"]
+    assert paper["iterations"] == [5, 10]
+    singles = [rows["5"]["cluster/singleton_rate"] for rows in paper["methods"].values()]
+    assert sorted(singles) == pytest.approx([0.1, 0.4])
+    assert all(rows["10"]["credit/branch_fallback"] == pytest.approx(0.1) for rows in paper["methods"].values())
+    text = report_markdown(found)
+    assert "published: ALFWorld 7B, hidden state; 4 x H100, not comparable" in text
+    default = summarize_study(read_runs([folder]))["environments"]["textcraft"]["paper"]["iterations"]
+    assert default == [1, 10, 20]
+    with pytest.raises(ValueError, match="--at 99: expected an iteration from 1 to 20"):
+        summarize_study(read_runs([folder]), at=(99,))

@@ -42,8 +42,8 @@ def test_methods_times_seeds_first_seeds_first(tmp_path):
 
 def test_base_config_method_and_command_line_win_in_this_order(tmp_path):
     grpo, bipace, *_ = load_study(write(tmp_path), ["update.lr=0.5"]).runs
-    assert grpo.config.credit == {}  # grpo takes neither the preset's mode nor the shared eps
-    assert bipace.config.credit == {"mode": "mean_norm", "eps": 0.2, "w": 0.5}
+    assert grpo.config.credit == {}  # grpo does not take the shared eps
+    assert bipace.config.credit == {"eps": 0.2, "w": 0.5}
     assert (bipace.config.env.split, bipace.config.run.iterations, bipace.config.update.lr) == ("demo", 4, 0.5)
 
 
@@ -106,5 +106,5 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
     run = load_study(write(tmp_path)).runs[0]
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.tex").write_text("x")
-    with pytest.raises(ConfigError, match="already holds a run"):
+    with pytest.raises(ConfigError, match="already holds something else"):
         run_state(run, tmp_path / "run")

@@ -25,6 +25,10 @@ from bipace.core.steps import Ints
 
 __all__ = ["SWEEP", "Analysis", "Options", "Sweep", "analyze", "read"]
 
+SCRIPTS = (
+    "data.js", "address.js", "overview.js", "compare.js", "statemap.js", "mapview.js", "detail.js", "groups.js",
+    "main.js",
+)  # fmt: skip
 SWEEP = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 Progress = Callable[[str], None]
 
@@ -49,6 +53,7 @@ class Options:
         rewards: file of rewards kept elsewhere, joined by id.
         recipes: recipes of one's own, `file.py:name` or `module:name`, shown beside the shipped ones.
         page_steps: at most this many steps go into the page; larger inputs are sampled by group.
+        page_mb: the page's texts are cut, down to 300 characters each, until it is about this small.
     """
 
     gamma: float = 0.95
@@ -65,7 +70,8 @@ class Options:
     row_reward: str = "auto"
     rewards: str | Path | None = None
     recipes: Sequence[str] = ()
-    page_steps: int = 10_000
+    page_steps: int = 30_000
+    page_mb: float = 3.0
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.eps <= 2.0:
@@ -74,6 +80,8 @@ class Options:
             raise ValueError(f"--gamma {self.gamma}: expected a discount in [0, 1]")
         if self.page_steps < 1:
             raise ValueError(f"--page-steps {self.page_steps}: expected at least 1")
+        if not self.page_mb > 0:
+            raise ValueError(f"--page-mb {self.page_mb}: expected a size above 0, e.g. 3")
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,10 +179,11 @@ class Analysis:
 
     def write_page(self, path: str | Path) -> None:
         """Write the self-contained HTML page."""
+        from bipace.analyze.page_data import page_data
         from bipace.page.html import build_page, write_text
 
-        scripts = ("data.js", "charts.js", "overview.js", "detail.js", "groups.js", "main.js")
-        write_text(Path(path), build_page("bipace.analyze", "Credit report", scripts, self.to_dict()))
+        data, blocks = page_data(self)
+        write_text(Path(path), build_page("bipace.analyze", "Credit report", SCRIPTS, data, blocks))
 
 
 def analyze(
@@ -206,7 +215,8 @@ def analyze(
     for where in options.recipes:
         progress(f"advantages of {where}")
         credits |= own_credit(table.batch, where, options.gamma, options.w, options.mode, options.eps)
-    findings = find(Evidence(table, health, credits, found.files, kind, options.eps))
+    errors = {s.eps: s.error for s in sweep}
+    findings = find(Evidence(table, health, credits, found.files, kind, options.eps, errors))
     return Analysis(options, found.files, table, kind, label, health, credits, sweep, findings, found.foreign)
 
 

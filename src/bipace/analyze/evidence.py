@@ -11,10 +11,18 @@ from bipace.analyze.health import Health, Place
 from bipace.analyze.records import Reading
 from bipace.analyze.table import Table
 
-__all__ = ["SEVERITIES", "Evidence", "Finding", "Rule", "Severity", "as_json"]
+__all__ = ["SEVERITIES", "Evidence", "Finding", "Rule", "Severity", "Worst", "as_json"]
 
 Severity = Literal["info", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
+
+
+@dataclass(frozen=True)
+class Worst:
+    """A prompt group that a finding hits hard, and how hard, in words."""
+
+    group: int
+    number: str
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,9 @@ class Finding:
         count: how many things the finding is about: the groups, trajectories, steps or records that its title counts.
         groups: the prompt groups concerned, the worst first; empty where the finding is about all of them.
         first: True for a fault of the data itself, which is shown before everything else of its severity.
+        harm: share of all steps whose credit is lost or wrong, in [0, 1], a lost step term counting half: the order
+            within a severity.
+        worst: at most three prompt groups that it hits most, each with the number behind it, in words.
     """
 
     id: str
@@ -42,11 +53,13 @@ class Finding:
     count: int = 1
     groups: Sequence[int] = ()
     first: bool = False
+    harm: float = 0.0
+    worst: Sequence[Worst] = ()
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything the rules may look at."""
+    """Everything the rules may look at; `errors` is the sweep's prediction error by radius."""
 
     table: Table
     health: Health
@@ -54,6 +67,7 @@ class Evidence:
     readings: Sequence[Reading]
     feature_kind: str
     eps: float
+    errors: Mapping[float, float]
 
     def number(self, name: str) -> float:
         """A number of the health check; 0 where it was not measured."""
@@ -86,5 +100,7 @@ def as_json(finding: Finding, table: Table) -> dict[str, Any]:
         "title": finding.title,
         "meaning": finding.meaning,
         "advice": finding.advice,
+        "harm": round(finding.harm, 6),
+        "worst": [{"group": w.group, "task": table.tasks[w.group], "number": w.number} for w in finding.worst],
         "places": places,
     }

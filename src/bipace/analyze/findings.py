@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from bipace.analyze.answers import ANSWERS
 from bipace.analyze.evidence import SEVERITIES, Evidence, Finding, Rule, Severity
 from bipace.analyze.quality import QUALITY
+from bipace.analyze.reach import alone, one_action, others, reach
 
 __all__ = ["find"]
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """All findings, the gravest first."""
+    """All findings in order of harm: by severity, faults of the data first, then by the share of steps harmed."""
     rules = [rule for rule in _RULES if evidence.table.rewarded or rule not in _ON_REWARDS]
     found = [finding for rule in rules for finding in rule(evidence)]
-    return sorted(found, key=lambda f: (-SEVERITIES.index(f.severity), not f.first))
+    return sorted(found, key=lambda f: (-SEVERITIES.index(f.severity), not f.first, -f.harm))
 
 
 def _flat_groups(e: Evidence) -> Iterator[Finding]:
@@ -24,6 +25,7 @@ def _flat_groups(e: Evidence) -> Iterator[Finding]:
     if stuck <= 0:
         return
     share = stuck / several
+    alike = e.health.flat & ~e.health.lone
     severity: Severity = "error" if share == 1 else "warning" if share >= 0.3 else "info"
     yield Finding(
         "flat-groups",
@@ -37,6 +39,7 @@ def _flat_groups(e: Evidence) -> Iterator[Finding]:
         "Drop or re-weight tasks that are always solved or never solved, raise the sampling temperature, or draw more "
         "rollouts a task. In an all-fail group with reward 0 everywhere no estimator finds a signal.",
         e.health.places["flat"],
+        **reach(e, alike[e.table.batch.task], "ended with one outcome", count=stuck, unit="rollouts"),
     )  # fmt: skip
 
 
@@ -52,6 +55,7 @@ def _shaped_only(e: Evidence) -> Iterator[Finding]:
             "small deviation such differences become full-size gradients.",
             "Judge variance on the outcome, keep penalties out of the return (bipace's default), or use mean_norm.",
             e.health.places["shaped"],
+            **reach(e, e.health.shaped[e.table.batch.task], "differ in reward alone", count=count, unit="rollouts"),
         )
 
 
@@ -68,6 +72,7 @@ def _lone_groups(e: Evidence) -> Iterator[Finding]:
             "the "
             "right column with --map task=COLUMN, or join files with --merge.",
             e.health.places["lone"],
+            **reach(e, e.health.lone[e.table.batch.task], "have no rollout to be compared with", count=lone),
         )
 
 
@@ -81,28 +86,58 @@ def _exact_text(e: Evidence) -> Iterator[Finding]:
         f"grouped by exact observation text, {lone:.1%} of steps have no peer and "
         f"{numbers['singleton_rate']:.1%} of clusters hold one step",
         "GiGPO and HGPO compare steps that saw the same text. A step without a peer gets no step-level credit there: "
-        "what is left for it is the trajectory's outcome, as in GRPO.",
-        "Group by similar states instead of equal text (bigpo, bipace), and move the eps slider to see what joins. "
-        "Texts "
-        "that differ only in ids, dates or wording are what similarity recovers.",
+        "what is left for it is the trajectory's outcome, as in GRPO. "
+        f"{1 - others(e, 'gigpo').mean():.1%} of steps have no peer in another trajectory.",
+        _advice_on_similarity(e),
+        **reach(e, alone(e, "gigpo"), "have no peer", weight=0.5),
+    )
+
+
+def _advice_on_similarity(e: Evidence) -> str:
+    """Whether to group by similar states, as the sweep over radii has it."""
+    best = min(e.errors, key=lambda eps: (e.errors[eps], eps))
+    exact, least, worst = e.errors[0.0], e.errors[best], max(e.errors.values())
+    if worst == 0:
+        return (
+            "Whether similar states should count as one cannot be judged here: no group has two trajectories whose "
+            "returns could foretell each other. Collect several rollouts a task first."
+        )
+    if best == 0:
+        wider = min(eps for eps in e.errors if eps > 0)
+        better = "another --layer" if e.feature_kind == "hidden" else "hidden states (--model FOLDER)"
+        return (
+            "Do not widen the radius on these features: the clusters that foretell returns best are those of eps 0 "
+            f"(squared error {exact:.4g}, at eps {wider:g} {e.errors[wider]:.4g}), so states that merely look alike "
+            f"differ in value here. Try {better}, or make observations of one state equal: take ids, dates and random "
+            "wording out of them."
+        )
+    gain = 1 - least / exact if exact else 0.0
+    little = "; little is to be won" if gain < 0.01 else ""
+    return (
+        f"Group by similar states instead of equal text (bipace or bigpo with eps = {best:g}): its clusters foretell "
+        f"returns best (squared error {least:.4g}, at eps 0 {exact:.4g}, {gain:.1%} less{little}). Move the eps slider "
+        "to see what joins."
     )
 
 
 def _step_credit(e: Evidence) -> Iterator[Finding]:
     grpo, gigpo, bipace = (e.credits[name] for name in ("grpo", "gigpo", "bipace"))
-    moved = float(((bipace.values != 0) & (bipace.values != grpo.values)).mean())
-    exact = float(((gigpo.values != 0) & (gigpo.values != grpo.values)).mean())
+    # A trajectory's own earlier and later steps are no peers: a comparison with them says when, not what.
+    moved = others(e, "bipace") & (bipace.values != grpo.values)
+    exact = float((others(e, "gigpo") & (gigpo.values != grpo.values)).mean())
     features = "text vectors" if e.feature_kind == "text" else "hidden states"
+    told = reach(e, moved, "are changed by BiPACE")
     yield Finding(
         "step-credit",
         "info",
-        f"step-level credit changes the advantage of {moved:.0%} of steps with BiPACE (eps {e.eps:g}, {features}) "
-        f"and {exact:.0%} with GiGPO",
-        "On these steps a comparison with other steps in a like state adds to, or corrects, what the trajectory's "
-        "outcome "
-        "says. Where the share is near 0, step-level credit cannot help whatever its name.",
+        f"step-level credit changes the advantage of {moved.mean():.0%} of steps with BiPACE (eps {e.eps:g}, "
+        f"{features}) and {exact:.0%} with GiGPO",
+        "On these steps a comparison with other trajectories in a like state adds to, or corrects, what the outcome "
+        "says. Where the share is near 0, step-level credit cannot help whatever its name. A trajectory's own steps "
+        "are not counted as peers here.",
         "Compare the recipes in the groups below: look for steps that GRPO rewards only because the episode went well.",
-    )
+        count=told["count"], groups=told["groups"], worst=told["worst"],
+    )  # fmt: skip
 
 
 def _collapse(e: Evidence) -> Iterator[Finding]:
@@ -132,6 +167,7 @@ def _one_action(e: Evidence) -> Iterator[Finding]:
             "A higher sampling temperature gives more distinct actions. If actions are long free text, use a coarser "
             "key: "
             "--action-key first_word.",
+            **reach(e, one_action(e, "bipace"), "have peers that all took one action", weight=0.5),
         )
 
 
@@ -145,6 +181,7 @@ def _duplicates(e: Evidence) -> Iterator[Finding]:
             "Copies cost a rollout each and add no information; they make a group look larger than it is.",
             "Sample with a temperature above 0 and check that every worker has its own seed.",
             e.health.places["duplicate"],
+            **reach(e, e.health.duplicate[e.table.batch.trajectory], "are copies", count=copies, unit="rollouts"),
         )
 
 
@@ -163,6 +200,7 @@ def _loops(e: Evidence) -> Iterator[Finding]:
             "per "
             "cluster rather than at cluster size.",
             e.health.places["loop"],
+            **reach(e, e.health.looping, "repeat an earlier one", weight=0.5),
         )  # fmt: skip
 
 
@@ -177,6 +215,7 @@ def _aliasing(e: Evidence) -> Iterator[Finding]:
             "states of different value (GiGPO and HGPO do this by construction).",
             "Group by features of the whole prompt (--model FOLDER), or by history (hgpo).",
             e.health.places["aliased"],
+            **reach(e, e.health.aliased, "led elsewhere than their equals"),
         )
 
 
@@ -189,6 +228,7 @@ def _parse_rate(e: Evidence) -> Iterator[Finding]:
             "Their action key is the whole response, so they match no other action and no peer is found for them.",
             "Give an invalid-action penalty, warm the model up on the format, or raise the response limit.",
             e.health.places["unparsed"],
+            **reach(e, ~e.table.parsed, "lack the action form"),
         )
 
 

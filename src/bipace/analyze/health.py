@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from bipace.analyze.table import Table
 from bipace.core import segments
 from bipace.core.diagnostics import aliasing
+from bipace.core.steps import StepBatch
 
 __all__ = ["Health", "Place", "assess"]
 
@@ -35,6 +35,8 @@ class Health:
         lone: [groups] True for one trajectory.
         duplicate: [trajectories] True for a copy of an earlier trajectory of its group.
         looping: [N] True where a trajectory repeats an (observation, action) pair of its own.
+        shaped: [groups] True where outcomes are equal and rewards are not.
+        aliased: [N] True where the same (task, observation, action) led to different next observations.
         places: name -> examples.
     """
 
@@ -43,6 +45,8 @@ class Health:
     lone: np.ndarray
     duplicate: np.ndarray
     looping: np.ndarray
+    shaped: np.ndarray
+    aliased: np.ndarray
     places: dict[str, list[Place]]
 
 
@@ -58,7 +62,7 @@ def assess(table: Table) -> Health:
     flat_reward = segments.constant(returns, task)[one_each]
     lone = sizes == 1
     duplicate, looping = _duplicates(table), _loops(table)
-    aliased = _aliased(table)
+    aliased = _aliased(batch)
     lengths = np.bincount(batch.trajectory)
     success = table.outcome > 0
     numbers = {
@@ -93,10 +97,10 @@ def assess(table: Table) -> Health:
         "shaped": [Place(int(g)) for g in np.flatnonzero(flat & ~flat_reward)[:EXAMPLES]],
         "duplicate": [Place(int(task[i]), int(i)) for i in np.flatnonzero(duplicate)[:EXAMPLES]],
         "loop": _step_places(table, np.flatnonzero(looping)),
-        "aliased": aliased,
+        "aliased": _step_places(table, np.flatnonzero(aliased)),
         "unparsed": [] if table.parsed is None else _step_places(table, np.flatnonzero(~table.parsed)),
     }
-    return Health(numbers, flat, lone, duplicate, looping, places)
+    return Health(numbers, flat, lone, duplicate, looping, flat & ~flat_reward, aliased, places)
 
 
 def place_of(table: Table, row: int) -> Place:
@@ -132,17 +136,12 @@ def _loops(table: Table) -> np.ndarray:
     return again
 
 
-def _aliased(table: Table) -> list[Place]:
-    """First steps of (task, observation, action) triples that led to different next observations."""
-    batch = table.batch
-    after: dict[tuple[int, int, int], Counter[int]] = defaultdict(Counter)
-    first: dict[tuple[int, int, int], int] = {}
-    task, trajectory = batch.task.tolist(), batch.trajectory.tolist()
-    observation, action = batch.observation.tolist(), batch.action.tolist()
-    for row in range(len(batch) - 1):
-        if trajectory[row] == trajectory[row + 1]:
-            key = (task[row], observation[row], action[row])
-            after[key][observation[row + 1]] += 1
-            first.setdefault(key, row)
-    several = [first[key] for key, continuations in after.items() if len(continuations) > 1]
-    return [place_of(table, row) for row in several[:EXAMPLES]]
+def _aliased(batch: StepBatch) -> np.ndarray:
+    """Rows whose (task, observation, action) was followed by different observations; a last step by none."""
+    found = np.zeros(len(batch), np.bool_)
+    here = np.flatnonzero(batch.trajectory[:-1] == batch.trajectory[1:])
+    if len(here):
+        triple = segments.pair(segments.pair(batch.task[here], batch.observation[here]), batch.action[here])
+        continuation = segments.first_rows(segments.pair(triple, batch.observation[here + 1]))
+        found[here] = np.bincount(triple[continuation])[triple] > 1
+    return found

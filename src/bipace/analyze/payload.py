@@ -1,7 +1,9 @@
-"""The analysis as JSON-able values: what the page embeds and `--json` prints.
+"""The analysis as JSON-able values: what `--json` prints, and what the page embeds.
 
-Texts are pooled and long columns shared, so that a page of 10,000 steps stays small. Numbers carry ten significant
-digits. Large inputs are sampled by prompt group, evenly over the file, and say so.
+`head` holds what the first view needs, `block` the steps of some prompt groups with their texts and arithmetic.
+`--json` is the head with one block of every step shown; the page holds many small blocks and unpacks each when it is
+looked at.
+Large inputs are sampled by prompt group, evenly over the file, and say so.
 """
 
 from __future__ import annotations
@@ -10,63 +12,42 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bipace.analyze.credit import Arithmetic, Credit
 from bipace.analyze.messages import as_text
+from bipace.analyze.pools import MAX_TEXT, Pool, finite, short
+from bipace.analyze.table import file_names
 from bipace.core.advantages import Blend
-from bipace.core.features import on_host
 from bipace.core.steps import Ints
 
 if TYPE_CHECKING:
     from bipace.analyze.analysis import Analysis, Sweep
 
-__all__ = ["MAX_TEXT", "payload"]
+__all__ = ["block", "head", "members_of", "payload", "sample"]
 
-MAX_TEXT = 6000
-_VERSION = 1
-
-
-class _Pool:
-    """Equal things stored once; `add` returns the index."""
-
-    def __init__(self) -> None:
-        self.items: list[Any] = []
-        self._index: dict[Any, int] = {}
-
-    def add(self, key: Any, value: Any) -> int:
-        if key not in self._index:
-            self._index[key] = len(self.items)
-            self.items.append(value)
-        return self._index[key]
-
-    def text(self, value: str) -> int:
-        if len(value) > MAX_TEXT:
-            value = f"{value[:MAX_TEXT]}\n[... {len(value) - MAX_TEXT} more characters]"
-        return self.add(value, value)
-
-    def column(self, values: NDArray[Any]) -> int:
-        if np.issubdtype(values.dtype, np.floating):
-            values = np.asarray(values, np.float64) + 0.0  # no negative zero
-            return self.add(values.tobytes(), [_short(v) for v in values.tolist()])
-        return self.add((values.dtype.str, values.tobytes()), values.tolist())
+_VERSION = 2
 
 
 def payload(analysis: Analysis) -> dict[str, Any]:
-    """Everything the page shows."""
+    """Everything the page shows, in one piece."""
+    groups = sample(analysis)
+    return {**head(analysis, groups), **block(analysis, groups)}
+
+
+def head(analysis: Analysis, groups: Ints) -> dict[str, Any]:
+    """What is known of the whole input; `groups` are the ones whose steps are shown."""
     from bipace import __version__
 
     table = analysis.table
-    groups = _sample(analysis)
-    rows = np.flatnonzero(np.isin(table.batch.task, groups))
-    columns, texts = _Pool(), _Pool()
+    names = file_names([reading.file for reading in analysis.readings])
+    shown = int(np.isin(table.batch.task, groups).sum())
     return {
         "version": _VERSION,
         "bipace": __version__,
-        "files": [_file(reading) for reading in analysis.readings],
+        "files": [_file(r, name) for r, name in zip(analysis.readings, names, strict=True)],
         "options": {k: getattr(analysis.options, k) for k in ("gamma", "w", "mode", "eps", "action_key")},
         "features": {"kind": analysis.feature_kind, "label": analysis.feature_label},
-        "numbers": _finite(analysis.health.numbers),
+        "numbers": finite(analysis.health.numbers),
         "findings": analysis.findings_json(),
         "agreement": analysis.agreement(),
         "recipes": {name: _recipe(credit) for name, credit in analysis.credits.items()},
@@ -74,11 +55,24 @@ def payload(analysis: Analysis) -> dict[str, Any]:
         "sweep": [_radius(radius) for radius in analysis.sweep],
         "best_eps": analysis.best_eps(),
         "sampled": None
-        if len(rows) == len(table.batch)
-        else {"groups": len(groups), "of": len(table.tasks), "steps": len(rows), "of_steps": len(table.batch)},
+        if shown == len(table.batch)
+        else {"groups": len(groups), "of": len(table.tasks), "steps": shown, "of_steps": len(table.batch)},
+    }
+
+
+def block(analysis: Analysis, groups: Ints, most: int = MAX_TEXT) -> dict[str, Any]:
+    """Some prompt groups with their steps, texts, and the arithmetic of every recipe and radius.
+
+    Args:
+        analysis: what was found.
+        groups: which.
+        most: characters kept of each text.
+    """
+    rows = np.flatnonzero(np.isin(analysis.table.batch.task, groups))
+    columns, texts = Pool(), Pool(most)
+    return {
         "groups": _groups(analysis, groups, texts),
         "steps": _steps(analysis, rows, texts),
-        "map": _map(analysis, groups),
         "credit": {name: _credit(c, rows, columns) for name, c in analysis.credits.items()},
         "credit_by_eps": [
             {
@@ -93,20 +87,7 @@ def payload(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def _radius(radius: Sweep) -> dict[str, Any]:
-    recipes = {name: _finite(credit.diagnostics) for name, credit in radius.credits.items()}
-    return {"eps": radius.eps, "prediction_error": _short(radius.error), **recipes}
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.10g}")
-
-
-def _finite(numbers: dict[str, float]) -> dict[str, float]:
-    return {name: _short(value) for name, value in numbers.items()}
-
-
-def _sample(analysis: Analysis) -> Ints:
+def sample(analysis: Analysis) -> Ints:
     """Prompt groups that fit into the page, evenly spread; always at least one."""
     sizes = np.bincount(analysis.table.batch.task)
     limit = analysis.options.page_steps
@@ -119,9 +100,22 @@ def _sample(analysis: Analysis) -> Ints:
     return chosen[fits]
 
 
-def _file(reading: Any) -> dict[str, Any]:
+def members_of(analysis: Analysis, group: int) -> list[int]:
+    """The trajectories of a prompt group, in table order."""
+    batch = analysis.table.batch
+    first, last = np.searchsorted(batch.task, [group, group + 1])  # the table is in (task, trajectory, t) order
+    return np.unique(batch.trajectory[first:last]).tolist()
+
+
+def _radius(radius: Sweep) -> dict[str, Any]:
+    recipes = {name: finite(credit.diagnostics) for name, credit in radius.credits.items()}
+    return {"eps": radius.eps, "prediction_error": short(radius.error), **recipes}
+
+
+def _file(reading: Any, name: str) -> dict[str, Any]:
     return {
         "file": reading.file,
+        "name": name,
         "format": reading.format,
         "trajectories": len(reading.trajectories),
         "skipped": reading.skipped,
@@ -131,7 +125,7 @@ def _file(reading: Any) -> dict[str, Any]:
 
 
 def _recipe(credit: Credit) -> dict[str, Any]:
-    return {"summary": credit.summary, "diagnostics": _finite(credit.diagnostics)}
+    return {"summary": credit.summary, "diagnostics": finite(credit.diagnostics)}
 
 
 def _sizes(credit: Credit) -> list[list[int]]:
@@ -141,37 +135,33 @@ def _sizes(credit: Credit) -> list[list[int]]:
     return np.stack([sizes, counts], axis=1).tolist()
 
 
-def _groups(analysis: Analysis, groups: Ints, texts: _Pool) -> list[dict[str, Any]]:
+def _groups(analysis: Analysis, groups: Ints, texts: Pool) -> list[dict[str, Any]]:
     table, health = analysis.table, analysis.health
-    members: dict[int, list[int]] = {}
-    starts = np.flatnonzero(np.diff(table.batch.trajectory, prepend=-1))
-    for trajectory, row in enumerate(starts.tolist()):
-        members.setdefault(int(table.batch.task[row]), []).append(trajectory)
     return [
         {
             "task": texts.text(table.tasks[group]),
             "id": int(group),
             "flat": bool(health.flat[group]),
             "lone": bool(health.lone[group]),
-            "trajectories": [_trajectory(analysis, i, texts) for i in members[int(group)]],
+            "trajectories": [_trajectory(analysis, i, texts) for i in members_of(analysis, int(group))],
         }
         for group in groups
     ]
 
 
-def _trajectory(analysis: Analysis, index: int, texts: _Pool) -> dict[str, Any]:
+def _trajectory(analysis: Analysis, index: int, texts: Pool) -> dict[str, Any]:
     trajectory = analysis.table.trajectories[index]
     return {
         "name": texts.text(trajectory.name),
         "context": texts.text(trajectory.context),
         "where": trajectory.where,
-        "outcome": _short(float(analysis.table.outcome[index])),
+        "outcome": short(float(analysis.table.outcome[index])),
         "steps": len(trajectory.steps),
         "duplicate": bool(analysis.health.duplicate[index]),
     }
 
 
-def _steps(analysis: Analysis, rows: Ints, texts: _Pool) -> dict[str, Any]:
+def _steps(analysis: Analysis, rows: Ints, texts: Pool) -> dict[str, Any]:
     table = analysis.table
     steps = [table.steps[row] for row in rows.tolist()]
     return {
@@ -179,39 +169,13 @@ def _steps(analysis: Analysis, rows: Ints, texts: _Pool) -> dict[str, Any]:
         "response": [texts.text(step.response) for step in steps],
         "action": [texts.text(step.action) for step in steps],
         "action_label": table.batch.action[rows].tolist(),
-        "reward": [_short(float(step.reward or 0.0)) for step in steps],
+        "reward": [short(float(step.reward or 0.0)) for step in steps],
         "loop": np.flatnonzero(analysis.health.looping[rows]).tolist(),
         "unparsed": [] if table.parsed is None else np.flatnonzero(~table.parsed[rows]).tolist(),
     }
 
 
-def _map(analysis: Analysis, groups: Ints) -> dict[str, list[float]]:
-    """Two principal coordinates of each prompt group's unit features, in row order."""
-    batch = analysis.table.batch
-    assert batch.features is not None
-    x, y = [], []
-    for group in groups:
-        first, last = np.searchsorted(batch.task, [group, group + 1])
-        plane = _plane(on_host(batch.features)[first:last])
-        x += [float(f"{v:.4g}") for v in plane[:, 0].tolist()]
-        y += [float(f"{v:.4g}") for v in plane[:, 1].tolist()]
-    return {"x": x, "y": y}
-
-
-def _plane(features: NDArray[np.float32]) -> NDArray[np.float64]:
-    norm = np.linalg.norm(features, axis=1, keepdims=True)
-    vectors = (features / np.where(norm > 0, norm, 1)).astype(np.float64)
-    centred = vectors - vectors.mean(axis=0)
-    # eigh of the smaller of the two squares: groups are small beside the width, or the other way round.
-    if len(centred) <= centred.shape[1]:
-        value, vector = np.linalg.eigh(centred @ centred.T)
-        plane = vector[:, ::-1][:, :2] * np.sqrt(np.maximum(value[::-1][:2], 0))
-    else:
-        plane = centred @ np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :2]
-    return np.pad(plane, ((0, 0), (0, 2 - plane.shape[1])))
-
-
-def _credit(credit: Credit, rows: Ints, columns: _Pool) -> dict[str, Any]:
+def _credit(credit: Credit, rows: Ints, columns: Pool) -> dict[str, Any]:
     parts, used = [], 0
     for part in credit.recipe.parts:
         n = len(part.terms) if isinstance(part, Blend) else 1
@@ -225,7 +189,7 @@ def _credit(credit: Credit, rows: Ints, columns: _Pool) -> dict[str, Any]:
     }
 
 
-def _term(term: Arithmetic, rows: Ints, columns: _Pool) -> dict[str, Any]:
+def _term(term: Arithmetic, rows: Ints, columns: Pool) -> dict[str, Any]:
     fields: Iterable[str] = ("returns", "q", "v", "scale", "branch", "value", "cluster")
     stored = {name: columns.column(getattr(term, name)[rows]) for name in fields}
     return {"name": term.name, "unit": term.unit, "weight": term.weight, **stored}

@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from bipace.core.actions import ACTION_KEYS
 from bipace.core.rows import DroppedRowsWarning, LoneGroupsWarning, build_batch
 from bipace.core.steps import Floats, Ints, StepBatch
 
-__all__ = ["NO_OWN_REWARD", "NO_REWARD", "Table", "build_table", "with_features"]
+__all__ = ["NO_OWN_REWARD", "NO_REWARD", "Table", "build_table", "file_names", "with_features"]
 
 NO_REWARD = "no reward that is a number"
 NO_OWN_REWARD = "sub-agent without a reward of its own"
@@ -35,6 +36,7 @@ class Table:
         parsed: [N] True where the response had the form its file uses; None where the file uses no form.
         dropped: the rollouts outside every baseline, with their cause: failed ones, and those without a usable reward.
         clashes: names that several files share.
+        source: [trajectories] which reading each one came from.
         rewarded: False where no rollout has a reward: structure can be shown, credit not.
     """
 
@@ -47,6 +49,7 @@ class Table:
     parsed: NDArray[np.bool_] | None
     dropped: list[Dropped]
     clashes: int
+    source: Ints
     rewarded: bool = True
 
 
@@ -76,7 +79,8 @@ def build_table(readings: Sequence[Reading], action_key: str = "action_tag", mer
     tasks = list(dict.fromkeys(keys[i] for i in kept))
     number = {key: n for n, key in enumerate(tasks)}
     order = sorted(kept, key=lambda i: (number[keys[i]], i))
-    trajectories = [_renamed(found[i][1], found[i][0], len(readings) > 1, readings) for i in order]
+    names = file_names([reading.file for reading in readings])
+    trajectories = [_renamed(found[i][1], found[i][0], len(readings) > 1, names) for i in order]
     if not rewarded:
         trajectories = [replace(t, steps=tuple(replace(s, reward=0.0) for s in t.steps)) for t in trajectories]
     steps = [step for trajectory in trajectories for step in trajectory.steps]
@@ -87,7 +91,7 @@ def build_table(readings: Sequence[Reading], action_key: str = "action_tag", mer
     clashes = Counter(name for reading in readings for name in {t.task for t in reading.trajectories})
     return Table(
         batch=batch,
-        tasks=_task_names(tasks, readings),
+        tasks=_task_names(tasks, names),
         trajectories=trajectories,
         steps=steps,
         outcome=np.array([r if not _finite(o) else o for o, r in zip(stated, totals, strict=True)], np.float64),
@@ -99,6 +103,7 @@ def build_table(readings: Sequence[Reading], action_key: str = "action_tag", mer
             if cause
         ],
         clashes=0 if merge else sum(n > 1 for n in clashes.values()),
+        source=np.array([found[i][0] for i in order], np.int64),
         rewarded=rewarded,
     )
 
@@ -110,6 +115,18 @@ def _cause(trajectory: LoggedTrajectory, rewarded: bool) -> str:
     if not rewarded or all(_finite(step.reward) for step in trajectory.steps):
         return ""
     return NO_OWN_REWARD if trajectory.parent else NO_REWARD
+
+
+def file_names(files: Sequence[str]) -> list[str]:
+    """Files without their folders, but for as many of them as keep two apart; equal paths stay equal."""
+    parts = {file: Path(file).parts or (file,) for file in files}
+    found: dict[str, str] = {}
+    for n in range(1, max(map(len, parts.values()), default=0) + 1):
+        ends = Counter(own[-n:] for own in parts.values())
+        for file, own in parts.items():
+            if file not in found and (ends[own[-n:]] == 1 or n >= len(own)):
+                found[file] = str(Path(*own[-n:]))
+    return [found[file] for file in files]
 
 
 def with_features(table: Table, features: NDArray[np.float32]) -> Table:
@@ -149,14 +166,14 @@ def _parsed(steps: list[LoggedStep]) -> NDArray[np.bool_] | None:
     return np.array([step.form != "text" for step in steps]) if "tag" in forms else None
 
 
-def _renamed(trajectory: LoggedTrajectory, file: int, several: bool, readings: Sequence[Reading]) -> LoggedTrajectory:
-    return replace(trajectory, name=f"{readings[file].file}: {trajectory.name}") if several else trajectory
+def _renamed(trajectory: LoggedTrajectory, file: int, several: bool, names: Sequence[str]) -> LoggedTrajectory:
+    return replace(trajectory, name=f"{names[file]}: {trajectory.name}") if several else trajectory
 
 
-def _task_names(tasks: list[tuple[int, str, str]], readings: Sequence[Reading]) -> list[str]:
+def _task_names(tasks: list[tuple[int, str, str]], names: Sequence[str]) -> list[str]:
     several = len({file for file, _, _ in tasks}) > 1
     roles = len({role for _, _, role in tasks}) > 1
     return [
-        (f"{readings[file].file}: " if several else "") + name + (f" [{role}]" if roles and role else "")
+        (f"{names[file]}: " if several else "") + name + (f" [{role}]" if roles and role else "")
         for file, name, role in tasks
     ]

@@ -44,6 +44,7 @@ def report(
     ] = None,
     baseline: Annotated[str | None, typer.Option(help="method to compare with; default the study's, or gigpo")] = None,
     threshold: Annotated[list[float] | None, typer.Option(help="success rate to reach, e.g. 0.7; repeatable")] = None,
+    at: Annotated[list[int] | None, typer.Option(help="iteration of the cluster and branch tables; repeatable")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print what the page shows; no files unless --out")] = False,
 ) -> None:
     """Compare runs: one HTML page that needs no network, the same as Markdown, and pictures.
@@ -55,7 +56,7 @@ def report(
     from bipace.report.write import make_report, report_folder
 
     folder = out or (None if as_json else report_folder(runs))
-    found = make_report(runs, baseline=baseline, thresholds=threshold or (), out=folder)
+    found = make_report(runs, baseline=baseline, thresholds=threshold or (), at=at or (), out=folder)
     if as_json:
         print(json.dumps(found))
         return

@@ -2,59 +2,67 @@
 
 Data and texts are embedded as JSON whose `<` is escaped, so nothing in them can end the script element, and the scripts
 put text into the page as text only. A content-security policy names the hash of every script in the file: a script that
-came in with the data would not run. Charts: Plotly.js (MIT), taken from the installed `plotly` wheel.
+came in with the data would not run. Detail that is shown on demand lies compressed in elements of its own.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-__all__ = ["build_page", "write_text"]
+from bipace.page.palette import styles
 
-_NOTICE = "/* Plotly.js, copyright Plotly Technologies Inc., MIT licence: https://github.com/plotly/plotly.js */\n"
+__all__ = ["build_page", "packed_size", "write_text"]
 
 
-def build_page(package: str, title: str, scripts: Sequence[str], data: dict[str, Any]) -> str:
+def build_page(
+    package: str, title: str, scripts: Sequence[str], data: dict[str, Any], blocks: Mapping[str, Any] | None = None
+) -> str:
     """The page of a package as text.
 
     Args:
-        package: whose folder `assets` holds page.html (what stands in the body), page.css and the scripts; base.css and
-            base.js of this package come before its own.
+        package: whose folder `assets` holds page.html (what stands in the body), page.css and the scripts; base.css,
+            base.js and chart.js come before its own.
         title: of the page; plain words of ours, no text from data.
         scripts: file names, in order.
         data: JSON; the scripts find it as DATA.
+        blocks: name -> JSON that is read on demand: it lies gzipped, in base64, in the element `block-NAME`.
 
     Raises:
-        ValueError: the package plotly is missing; a number that is not finite.
+        ValueError: a number that is not finite.
     """
-    try:
-        from plotly.offline import get_plotlyjs
-    except ModuleNotFoundError as error:
-        raise ValueError("the page needs Plotly: pip install 'bipace[analyze]'; --json works without") from error
-    own = [_asset("bipace.page", "base.js"), *(_asset(package, name) for name in scripts)]
-    made = [_NOTICE + get_plotlyjs(), "\n".join(own)]
-    embedded = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    own = [*(_asset("bipace.page", name) for name in ("base.js", "chart.js")), *(_asset(package, n) for n in scripts)]
+    script = "\n".join(own)
     policy = (
-        "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src "
-        + " ".join(f"'sha256-{_digest(script)}'" for script in made)
+        "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{_digest(script)}'"
     )  # fmt: skip
     parts = {
         "policy": policy,
         "title": title,
         "body": _asset(package, "page.html"),
-        "style": _asset("bipace.page", "base.css") + _asset(package, "page.css"),
-        "data": embedded,
-        "scripts": "\n".join(f"<script>{script}</script>" for script in made),
+        "style": styles() + _asset("bipace.page", "base.css") + _asset(package, "page.css"),
+        "data": _json(data).replace("<", "\\u003c"),
+        "blocks": "\n".join(
+            f'<script type="application/gzip" id="block-{name}">{_packed(block)}</script>'
+            for name, block in (blocks or {}).items()
+        ),
+        "scripts": f"<script>{script}</script>",
     }
     return "".join(parts.get(piece, piece) for piece in _asset("bipace.page", "shell.html").split("@@"))
+
+
+def packed_size(data: Any) -> int:
+    """Bytes that a block takes in the page."""
+    return len(_packed(data))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -72,6 +80,16 @@ def write_text(path: Path, text: str) -> None:
 
 def _asset(package: str, name: str) -> str:
     return (files(package) / "assets" / name).read_text(encoding="utf-8")
+
+
+def _json(data: Any) -> str:
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace").decode()  # half a surrogate pair, which some files hold, is no UTF-8
+
+
+def _packed(data: Any) -> str:
+    # No time stamp: equal data give equal pages.
+    return base64.b64encode(gzip.compress(_json(data).encode(), 6, mtime=0)).decode()
 
 
 def _digest(script: str) -> str:

@@ -6,20 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bipace.page.palette import LIGHT
+
 __all__ = ["draw_figures"]
 
-_COLOURS = (
-    "#0b62a4",
-    "#c2410c",
-    "#15803d",
-    "#7c3aed",
-    "#ca8a04",
-    "#0e7490",
-    "#be185d",
-    "#4d7c0f",
-    "#6d28d9",
-    "#475569",
-)
+Style = tuple[str, Any]
+_DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1)), (0, (1, 3)), (0, (9, 2)), (0, (4, 1, 1, 1)))
 _NAME = 28
 _SHOWN = (
     "cluster/singleton_rate", "cluster/lone_step_share", "cluster/cluster_size_mean", "cluster/comparable_pairs",
@@ -39,11 +31,11 @@ def draw_figures(found: Mapping[str, Any], folder: Path) -> list[str]:
     from matplotlib import pyplot as plt
 
     names = list(found["methods"])
-    colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(names)}
+    styles = {name: (LIGHT[i % len(LIGHT)], _DASHES[i % len(_DASHES)]) for i, name in enumerate(names)}
     written: list[str] = []
     with mpl.rc_context({"text.parse_math": False, "axes.grid": True, "grid.alpha": 0.25, "font.size": 9}):
         for name, draw in (("curves", _curves), ("peak", _peak), ("diagnostics", _diagnostics)):
-            figure = draw(plt, found, colours)
+            figure = draw(plt, found, styles)
             if figure is not None:
                 figure.savefig(folder / f"{name}.png", dpi=120)
                 plt.close(figure)
@@ -51,7 +43,7 @@ def draw_figures(found: Mapping[str, Any], folder: Path) -> list[str]:
     return written
 
 
-def _curves(plt: Any, found: Mapping[str, Any], colours: Mapping[str, str]) -> Any:
+def _curves(plt: Any, found: Mapping[str, Any], styles: Mapping[str, Style]) -> Any:
     places = {name: e for name, e in found["environments"].items() if e["panels"]}
     if not places:
         return None
@@ -62,34 +54,36 @@ def _curves(plt: Any, found: Mapping[str, Any], colours: Mapping[str, str]) -> A
             axis.set_visible(True)
             curves = environment["curves"][panel["name"]]
             for method, curve in curves.items():
-                _line(axis, curve, method, colours[method])
+                _line(axis, curve, method, styles[method])
             axis.set(title=f"{_name(name)}: {_name(panel['name'])}", xlabel="iteration", ylabel="success")
             axis.yaxis.set_major_formatter(lambda v, _: f"{v:.0%}")
         _legend(row[0])
     return figure
 
 
-def _peak(plt: Any, found: Mapping[str, Any], colours: Mapping[str, str]) -> Any:
+def _peak(plt: Any, found: Mapping[str, Any], styles: Mapping[str, Style]) -> Any:
     places = {name: e for name, e in found["environments"].items() if e["panels"]}
     if not places:
         return None
-    figure, axes = _grid(plt, 1, len(places), 4.6, 0.35 * len(colours) + 1.2)
+    figure, axes = _grid(plt, 1, len(places), 4.6, 0.35 * len(styles) + 1.2)
     for axis, (name, environment) in zip(axes[0], places.items(), strict=True):
         axis.set_visible(True)
         shown = {m: e["val_at_max"] for m, e in environment["methods"].items() if "val_at_max" in e}
         for at, (method, peak) in enumerate(shown.items()):
             low, high = peak["interval"] or (peak["iqm"], peak["iqm"])
             error = [[max(peak["iqm"] - low, 0.0)], [max(high - peak["iqm"], 0.0)]]
-            axis.errorbar([peak["iqm"]], [at], xerr=error, marker="D", color=colours[method], capsize=3)
-            axis.scatter(peak["values"], [at] * len(peak["values"]), s=12, color=colours[method], alpha=0.4)
+            axis.errorbar([peak["iqm"]], [at], xerr=error, marker="D", color=styles[method][0], capsize=3)
+            axis.scatter(peak["values"], [at] * len(peak["values"]), s=12, color=styles[method][0], alpha=0.4)
         axis.set_yticks(range(len(shown)), [_name(method) for method in shown])
         axis.invert_yaxis()
+        low, high = axis.get_xlim()
+        axis.set_xlim(max(low, -0.02), min(high, 1.02))  # a share is not drawn below 0 or above 1
         axis.set(title=f"{_name(name)}: best validation, interquartile mean")
         axis.xaxis.set_major_formatter(lambda v, _: f"{v:.0%}")
     return figure
 
 
-def _diagnostics(plt: Any, found: Mapping[str, Any], colours: Mapping[str, str]) -> Any:
+def _diagnostics(plt: Any, found: Mapping[str, Any], styles: Mapping[str, Style]) -> Any:
     environment = next(iter(found["environments"].values()))
     shown = [key for key in _SHOWN if key in environment["diagnostics"]]
     if not shown:
@@ -98,7 +92,7 @@ def _diagnostics(plt: Any, found: Mapping[str, Any], colours: Mapping[str, str])
     for axis, key in zip(axes.ravel(), shown, strict=False):
         axis.set_visible(True)
         for method, curve in environment["diagnostics"][key].items():
-            _line(axis, curve, method, colours[method])
+            _line(axis, curve, method, styles[method])
         axis.set(title=found["diagnostics"][key]["label"], ylabel=found["diagnostics"][key]["unit"])
     _legend(axes.ravel()[0])
     return figure
@@ -113,12 +107,14 @@ def _grid(plt: Any, rows: int, columns: int, width: float, height: float) -> Any
     return figure, axes
 
 
-def _line(axis: Any, curve: Mapping[str, Sequence[float]], method: str, colour: str) -> None:
+def _line(axis: Any, curve: Mapping[str, Sequence[float]], method: str, style: Style) -> None:
+    colour, dashes = style
     marker = "o" if len(curve["iterations"]) <= 20 else ""
     axis.plot(
         curve["iterations"],
         curve["mean"],
         color=colour,
+        linestyle=dashes,
         label=_name(method),
         marker=marker,
         markersize=3,

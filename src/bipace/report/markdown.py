@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bipace.report.paper_tables import BRANCHES, CLUSTERS, PUBLISHED
+
 __all__ = ["report_markdown"]
 
 
@@ -60,6 +62,7 @@ def _environment(found: Mapping[str, Any], environment: Mapping[str, Any]) -> li
         if families:
             rows = [(f, *(_std(by_method[m].get(f)) for m in methods)) for f in families]
             parts += [f"### {_text(panel)} by family, last validation", _table(["family", *methods], rows)]
+    parts += _paper(environment["paper"])
     kinds = ("rollout", "old_logprob", "features", "credit", "update", "iteration")
     seconds = [
         (m, *(_number(cost.get(k)) for k in kinds), f"{cost['bipace_share']:.2%}" if "bipace_share" in cost else "-")
@@ -67,6 +70,28 @@ def _environment(found: Mapping[str, Any], environment: Mapping[str, Any]) -> li
     ]
     head = ["method", "rollout", "old log-prob", "features", "credit", "update", "iteration", "credit share"]
     return [*parts, "### Seconds an iteration, median", _table(head, seconds)]
+
+
+def _paper(paper: Mapping[str, Any]) -> list[str]:
+    """Clusters and branches at chosen iterations; the paper's own figures in rows of their own, never comparable."""
+    parts: list[str] = []
+    titles = {"Clusters (the paper's tables 1 and L.3)": CLUSTERS, "Branches and action keys (L.2)": BRANCHES}
+    for title, columns in titles.items():
+        rows = [
+            (method, iteration, *(_number(row.get(metric)) for metric in columns))
+            for method, by_iteration in paper["methods"].items()
+            for iteration, row in by_iteration.items()
+        ]
+        if not rows:
+            continue
+        published = [
+            (f"published: {name}; 4 x H100, not comparable", "-", *(_number(row.get(metric)) for metric in columns))
+            for name, row in PUBLISHED.items()
+            if any(metric in row for metric in columns)
+        ]
+        table = _table(["method", "iteration", *columns.values()], [*rows, *published])
+        parts += [f"### {title}, mean over seeds", table]
+    return parts
 
 
 def _config(config: Mapping[str, Any]) -> str:

@@ -165,6 +165,13 @@ def _tasks(folder: Path) -> dict[str, int]:
     return {panel: int(next(iter(history.values()))["n"]) for panel, history in histories.items() if history}
 
 
+def _short(value: Any, key: str, same: Mapping[str, Mapping[str, Any]]) -> Any:
+    """A folder or file without the way to it, where that is enough to tell the runs apart."""
+    values = {str(config.get(key)) for config in same.values()}
+    names = {Path(v).name for v in values}
+    return Path(value).name or value if isinstance(value, str) and len(names) == len(values) else value
+
+
 def _name_apart(runs: Iterable[RunRecord]) -> list[RunRecord]:
     """Loose runs with settings in the method's name where one estimator was run with several."""
     runs = list(runs)
@@ -173,6 +180,6 @@ def _name_apart(runs: Iterable[RunRecord]) -> list[RunRecord]:
         same = {str(r.folder): r.config for r in runs if (r.environment, r.method) == (run.environment, run.method)}
         ignored = ("run.seed", "run.iterations", "actor.threads")
         keys = [key for key in config_differences(same) if key not in ignored]
-        settings = ", ".join(f"{key}={run.config.get(key)}" for key in keys)
+        settings = ", ".join(f"{key}={_short(run.config.get(key), key, same)}" for key in keys)
         named.append(replace(run, method=f"{run.method} ({settings})") if settings else run)
     return named

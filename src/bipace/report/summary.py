@@ -14,6 +14,7 @@ from bipace.report.curves import curve, series
 from bipace.report.diagnostics import COST_PARTS, DIAGNOSTICS
 from bipace.report.episodes import sample_episodes
 from bipace.report.paired import whole_curves
+from bipace.report.paper_tables import chosen_iterations, paper_tables
 from bipace.report.runs import RunRecord, StudyRecord, config_differences
 from bipace.report.stats import (
     first_reaching,
@@ -34,7 +35,7 @@ Methods = Mapping[str, Sequence[RunRecord]]
 
 
 def summarize_study(
-    study: StudyRecord, baseline: str | None = None, thresholds: Sequence[float] = ()
+    study: StudyRecord, baseline: str | None = None, thresholds: Sequence[float] = (), at: Sequence[int] = ()
 ) -> dict[str, Any]:
     """Everything the report shows.
 
@@ -43,9 +44,10 @@ def summarize_study(
         baseline: the method others are compared with; default the study's, else gigpo, else the first.
         thresholds: success rates to reach; default the study's, else multiples of 5 % between where the methods start
             and the best mean any of them reaches.
+        at: iterations of the cluster and branch tables; default the first, the tenth and the last.
 
     Raises:
-        ValueError: a baseline that no run has.
+        ValueError: a baseline that no run has; an iteration that none reached.
     """
     from bipace import __version__
 
@@ -67,7 +69,9 @@ def summarize_study(
         "missing": list(study.missing),
         "notes": _notes(study, environments),
         "overall": _overall(environments, methods, chosen),
-        "environments": {e: _environment(m, chosen, thresholds or study.thresholds) for e, m in environments.items()},
+        "environments": {
+            e: _environment(m, chosen, thresholds or study.thresholds, at) for e, m in environments.items()
+        },
         "diagnostics": {d.key: {"label": d.label, "unit": d.unit} for d in DIAGNOSTICS},
         "config": _config(study.runs),
         "episodes": sample_episodes(study.runs),
@@ -164,7 +168,7 @@ def _improvement(strata: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, A
     return {"value": improvement(strata), "interval": interval}
 
 
-def _environment(methods: Methods, baseline: str, thresholds: Sequence[float]) -> dict[str, Any]:
+def _environment(methods: Methods, baseline: str, thresholds: Sequence[float], at: Sequence[int]) -> dict[str, Any]:
     records = [run for runs in methods.values() for run in runs]
     panels = list(dict.fromkeys(panel for run in records for panel in run.panels))
     tasks = {panel: next((r.tasks[panel] for r in records if panel in r.tasks), None) for panel in panels}
@@ -188,6 +192,7 @@ def _environment(methods: Methods, baseline: str, thresholds: Sequence[float]) -
         "steps": {m: _steps(runs, main.get(m), main.get(baseline), chosen) for m, runs in methods.items()},
         "whole_curves": whole_curves(methods, baseline, resamples=RESAMPLES, confidence=CONFIDENCE),
         "improvement": _pairs(methods),
+        "paper": paper_tables(methods, chosen_iterations(records, at)),
         "families": {panel: _families(methods, panel) for panel in panels},
         "cost": {m: _cost(runs) for m, runs in methods.items()},
     }

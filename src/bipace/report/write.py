@@ -17,7 +17,12 @@ __all__ = ["make_report", "report_folder", "report_page"]
 
 
 def make_report(
-    paths: Sequence[Path], *, baseline: str | None = None, thresholds: Sequence[float] = (), out: Path | None = None
+    paths: Sequence[Path],
+    *,
+    baseline: str | None = None,
+    thresholds: Sequence[float] = (),
+    at: Sequence[int] = (),
+    out: Path | None = None,
 ) -> dict[str, Any]:
     """Summarize runs and, with a folder, write report.html, report.md, report.json and the PNGs into it.
 
@@ -25,6 +30,7 @@ def make_report(
         paths: run folders and study folders.
         baseline: method to compare with; see `summarize_study`.
         thresholds: success rates; see `summarize_study`.
+        at: iterations of the cluster and branch tables; see `summarize_study`.
         out: the folder; None writes nothing.
 
     Returns:
@@ -36,9 +42,9 @@ def make_report(
     wrong = [t for t in thresholds if not 0 < t <= 1]
     if wrong:
         raise ValueError(f"report: --threshold {wrong[0]}: expected a success rate in (0, 1], e.g. 0.7")
-    found = summarize_study(read_runs(paths), baseline, thresholds)
+    found = summarize_study(read_runs(paths), baseline, thresholds, at)
     if out is not None:
-        page = report_page(found)  # before anything is written: it needs a package of its own
+        page = report_page(found)
         out.mkdir(parents=True, exist_ok=True)
         pictures = draw_figures(found, out)
         write_text(out / "report.md", report_markdown(found, pictures))
@@ -48,7 +54,7 @@ def make_report(
 
 
 def report_page(found: dict[str, Any]) -> str:
-    """The page of a summary. Raises ValueError where plotly is missing."""
+    """The page of a summary."""
     return build_page("bipace.report", "Training report", ("tables.js", "charts.js", "main.js"), found)
 
 

@@ -1,119 +1,124 @@
-// The prompt groups: trajectories as rows of coloured steps. Groups are added in pages and filled when they come near the screen.
-const list = document.getElementById("list"), PAGE = 60;
-let shownGroups = [], built = 0;
+// The prompt groups: trajectories as rows of coloured steps. Groups are added in pages; their steps are unpacked and drawn
+// when they come near the screen.
+const list = byId("list"), PAGE = 40;
+let shownGroups = [], built = 0, listing = 0;
 const filler = new IntersectionObserver((entries) => entries.forEach((e) => { if (e.isIntersecting) fill(e.target); }), { rootMargin: "600px" });
-const TEXT_LOWER = new Map();
 
-function lower(index) {
-  if (!TEXT_LOWER.has(index)) TEXT_LOWER.set(index, text(index).toLowerCase());
-  return TEXT_LOWER.get(index);
+const FILTERS = {
+  all: () => true, varied: (g) => !g.flat, flat: (g) => g.flat && !g.lone, lone: (g) => g.lone,
+  duplicate: (g) => g.trajectories.some((t) => t.duplicate), loop: (g) => g.loop,
+};
+// What teaches most comes first: groups with variance in which step credit differs most from the outcome's, lone ones last.
+const ORDERS = { teach: (g) => (g.lone ? -2 : g.flat ? -1 : 0) * 1e6 + g.differ, file: null, differ: (g) => g.pair, long: (g) => g.last - g.first };
+
+function lower(block, index) { return (block.lower[index] ??= block.texts[index].toLowerCase()); }
+function rowMatches(row, query) {
+  const block = blockOf(row), i = row - block.first;
+  return ["observation", "response", "action"].some((part) => lower(block, block.steps[part][i]).includes(query));
 }
-function rowMatches(row, query) { return [STEPS.observation, STEPS.response, STEPS.action].some((column) => lower(column[row]).includes(query)); }
 function groupMatches(group, query) {
-  if (!query || lower(group.task).includes(query) || group.trajectories.some((t) => lower(t.name).includes(query))) return true;
+  if (!query || group.task.toLowerCase().includes(query) || group.trajectories.some((t) => t.name.toLowerCase().includes(query))) return true;
   for (let row = group.first; row < group.last; row++) if (rowMatches(row, query)) return true;
   return false;
 }
-function taskTitle(group) { const name = text(group.task); return name.length < 8 ? "task " + name : name; }
-const FILTERS = {
-  all: () => true, varied: (g) => !g.flat, flat: (g) => g.flat && !g.lone, lone: (g) => g.lone,
-  duplicate: (g) => g.trajectories.some((t) => t.duplicate),
-  loop: (g) => { for (let r = g.first; r < g.last; r++) if (LOOPS.has(r)) return true; return false; },
-};
 function difference(group) {
-  const a = valuesOf("grpo"), b = valuesOf("bipace");
+  const block = blocks[group.block], a = block.columns[creditIn(block, state.recipe).value], b = block.columns[creditIn(block, state.beside || "grpo").value];
   let sum = 0;
-  for (let r = group.first; r < group.last; r++) sum += Math.abs(a[r] - b[r]);
+  for (let r = group.first - block.first; r < group.last - block.first; r++) sum += Math.abs(a[r] - b[r]);
   return sum / Math.max(group.last - group.first, 1);
 }
-const ORDERS = { file: null, differ: difference, long: (g) => g.last - g.first };
 
-function listGroups() {
-  const query = state.search.trim().toLowerCase(), filter = FILTERS[document.getElementById("filter").value], by = ORDERS[document.getElementById("sort").value];
-  shownGroups = DATA.groups.filter((g) => filter(g) && groupMatches(g, query));
-  if (by) { const key = new Map(shownGroups.map((g) => [g, by(g)])); shownGroups.sort((a, b) => key.get(b) - key.get(a)); }
-  document.getElementById("count").textContent = shownGroups.length + " of " + DATA.groups.length + " groups" + (query ? " match “" + query + "”" : "");
+async function listGroups() {
+  const mine = ++listing, query = state.search.trim().toLowerCase(), filter = FILTERS[state.filter], by = ORDERS[state.sort];
+  writeAddress();
+  // Texts and advantages of all groups are looked at only for a search, and for the order by difference.
+  if (query || state.sort === "differ") await loadAll((n) => { if (mine === listing) byId("count").textContent = "unpacking " + n + " of " + DATA.blocks + " …"; });
+  if (mine !== listing) return;
+  if (state.sort === "differ") for (const group of GROUPS) group.pair = difference(group);
+  const file = state.file === "" ? null : Number(state.file);
+  shownGroups = GROUPS.filter((g) => filter(g) && (file === null || g.trajectories.some((t) => t.file === file)) && groupMatches(g, query));
+  if (by) shownGroups.sort((a, b) => by(b) - by(a));
+  byId("count").textContent = shownGroups.length + " of " + GROUPS.length + " groups" + (query ? " match “" + query + "”" : "");
   filler.disconnect();
   list.replaceChildren();
   built = 0;
   showMore();
 }
-
 function showMore() {
   for (const group of shownGroups.slice(built, built + PAGE)) list.append(shell(group));
   built = Math.min(built + PAGE, shownGroups.length);
-  document.getElementById("more").hidden = built >= shownGroups.length;
+  byId("more").hidden = built >= shownGroups.length;
 }
-
 function shell(group) {
-  const made = element("article", { class: "group", id: "group-" + group.id, style: "min-height:" + (62 + 24 * group.trajectories.length) + "px" });
+  const lines = group.trajectories.reduce((sum, t) => sum + Math.ceil(t.steps / 36), 0);
+  const made = element("article", { class: "group", id: "group-" + group.id, style: "min-height:" + (62 + 26 * lines) + "px" });
   made.group = group;
   filler.observe(made);
   return made;
 }
-
-function fill(article) {
-  if (article.childElementCount) return;
+async function fill(article) {
+  if (article.dataset.filled) return;
+  article.dataset.filled = "loading";
   filler.unobserve(article);
   const group = article.group, query = state.search.trim().toLowerCase();
-  const facts = [group.trajectories.length + " trajectories", group.last - group.first + " steps"];
+  try { await load(group.block); } catch (error) { article.append(element("p", {}, error.message)); return; }
+  const facts = [group.trajectories.length + (group.trajectories.length === 1 ? " trajectory" : " trajectories"), group.last - group.first + " steps"];
   if (group.lone) facts.push("alone"); else if (group.flat) facts.push("no reward variance");
-  const map = element("button", { type: "button", class: "show-map", "aria-expanded": "false", onclick: () => toggleMap(article) }, "Map of states");
-  article.append(element("h3", {}, taskTitle(group)), element("p", { class: "quiet" }, facts.join(" · ") + " ", map));
-  for (const trajectory of group.trajectories) {
-    const cells = [];
-    for (let t = 0; t < trajectory.steps; t++) {
-      const row = trajectory.first + t;
-      cells.push(element("button", { type: "button", class: "cell" + (query && rowMatches(row, query) ? " hit" : ""), "data-row": row, tabindex: row === group.first ? "0" : "-1" }));
-    }
-    article.append(element("div", { class: "row" }, element("span", { class: "label", title: text(trajectory.name) },
-      "outcome " + number(trajectory.outcome) + (trajectory.duplicate ? " · copy" : "")), element("div", { class: "cells" }, ...cells)));
-  }
+  const map = element("button", { type: "button", class: "show-map", "aria-expanded": "false", onclick: () => toggleMap(article) }, "Where members part");
+  article.append(element("h3", { title: group.task }, taskTitle(group.task)), element("p", { class: "quiet" }, facts.join(" · ") + " ", map));
+  for (const trajectory of group.trajectories) article.append(rowView(trajectory, query));
+  article.dataset.filled = "yes";
   paint(article);
 }
+function rowView(trajectory, query) {
+  const cells = [];
+  for (let row = trajectory.first; row < trajectory.first + trajectory.steps; row++) {
+    cells.push(element("button", { type: "button", class: "cell" + (query && rowMatches(row, query) ? " hit" : ""), "data-row": row, tabindex: row === trajectory.group.first ? "0" : "-1" }));
+  }
+  const label = element("button", { type: "button", class: "label", title: trajectory.name + ": whole transcript", onclick: () => openStep(trajectory.first, { transcript: true }) },
+    element("span", { class: "name" }, trajectory.name), element("span", { class: "quiet" }, "outcome " + number(trajectory.outcome) + (trajectory.duplicate ? " · copy" : "")));
+  return element("div", { class: "row" }, label, element("div", { class: "cells" }, ...cells));
+}
 
+// A cell has one colour, or two where a second recipe stands beside the first: the upper half is the first one's.
 function paint(article) {
-  const values = valuesOf(state.recipe), limit = scaleOf(state.recipe);
-  const colours = { zero: css("--zero"), plus: css("--plus"), minus: css("--minus") };
+  const block = blocks[article.group.block], beside = state.beside && state.beside !== state.recipe ? state.beside : "", colours = shades();
+  const a = block.columns[creditIn(block, state.recipe).value], b = beside ? block.columns[creditIn(block, beside).value] : null;
   for (const cell of article.querySelectorAll(".cell")) {
-    const row = Number(cell.dataset.row), value = values[row];
-    const strength = 0.15 + 0.85 * Math.min(Math.abs(value) / limit, 1);
-    cell.style.backgroundColor = value === 0 ? colours.zero : "rgba(" + (value > 0 ? colours.plus : colours.minus) + ", " + strength + ")";
+    const row = Number(cell.dataset.row), value = a[row - block.first], upper = shade(value, limitOf(state.recipe), colours);
+    let said = state.recipe + " " + signed(value);
     cell.dataset.value = value;
-    cell.setAttribute("aria-label", "step " + T_OF[row] + ", advantage " + signed(value));
+    if (b) {
+      const other = b[row - block.first];
+      cell.dataset.beside = other;
+      cell.style.background = "linear-gradient(" + upper + " 50%, " + shade(other, limitOf(beside), colours) + " 50%)";
+      said += ", " + beside + " " + signed(other);
+    } else {
+      delete cell.dataset.beside;
+      cell.style.background = upper;
+    }
+    cell.setAttribute("aria-label", "step " + stepOf(row) + ", advantage " + said);
+    cell.title = "step " + stepOf(row) + ": " + said;
     cell.setAttribute("aria-pressed", String(row === state.selected));
   }
 }
-
 function paintAll() {
-  for (const article of list.children) if (article.childElementCount) paint(article);
-  for (const target of document.querySelectorAll(".map")) drawMap(target, target.group, target.by.value);
-  if (state.selected >= 0) openStep(state.selected, false);
+  for (const article of list.children) {
+    if (article.dataset.filled !== "yes") continue;
+    paint(article);
+    if (article.querySelector(".map-box")) drawMap(article);
+  }
+  if (state.selected >= 0) openStep(state.selected, { quiet: true });
 }
 
-function toggleMap(article) {
-  const old = article.querySelector(".map-box");
-  const open = !old;
-  article.querySelector(".show-map").setAttribute("aria-expanded", String(open));
-  if (old) { old.remove(); return; }
-  const target = element("div", { class: "map" });
-  const by = element("select", { "aria-label": "Colour the map by" }, element("option", { value: "cluster" }, "cluster"), element("option", { value: "value" }, "advantage"));
-  target.group = article.group;
-  target.by = by;
-  by.addEventListener("change", () => drawMap(target, article.group, by.value));
-  article.append(element("div", { class: "map-box" }, element("label", { class: "quiet" }, "States of this group in two principal coordinates, coloured by ", by), target));
-  drawMap(target, article.group, by.value);
-}
-
-function markSelected(scroll) {
-  const row = state.selected, group = row < 0 ? null : DATA.groups[GROUP_OF[row]];
-  if (group && !document.getElementById("group-" + group.id)) reveal(group);
-  const peers = new Set();
+async function markSelected() {
+  const row = state.selected, group = row < 0 ? null : trajectoryOf(row).group, peers = new Set();
   if (group) {
-    const terms = creditOf(state.recipe).terms.filter((term) => term.unit === "step");
-    if (terms.length) {
-      const cluster = COLUMNS[terms[0].cluster];
-      for (let r = group.first; r < group.last; r++) if (r !== row && cluster[r] === cluster[row]) peers.add(r);
+    await reveal(group);
+    const block = blocks[group.block], term = stepTerm(creditIn(block, state.recipe));
+    if (term) {
+      const cluster = block.columns[term.cluster];
+      for (let r = group.first; r < group.last; r++) if (r !== row && cluster[r - block.first] === cluster[row - block.first]) peers.add(r);
     }
   }
   for (const cell of document.querySelectorAll(".cell")) {
@@ -121,24 +126,20 @@ function markSelected(scroll) {
     cell.setAttribute("aria-pressed", String(r === row));
     cell.classList.toggle("peer", peers.has(r));
   }
-  for (const target of document.querySelectorAll(".map")) drawMap(target, target.group, target.by.value);
-  if (scroll && group) document.getElementById("group-" + group.id).scrollIntoView({ block: "nearest" });
 }
-
-function reveal(group) {
+async function reveal(group) {
   if (!shownGroups.includes(group)) {
-    document.getElementById("filter").value = "all";
-    document.getElementById("search").value = state.search = "";
-    listGroups();
+    Object.assign(state, { search: "", filter: "all", file: "" });
+    showControls();
+    await listGroups();
   }
-  while (!document.getElementById("group-" + group.id)) showMore();
-  fill(document.getElementById("group-" + group.id));
+  while (!byId("group-" + group.id)) showMore();
+  await fill(byId("group-" + group.id));
 }
-
-function goTo(g, place) {
-  const group = DATA.groups[g];
-  reveal(group);
-  document.getElementById("group-" + group.id).scrollIntoView({ block: "start" });
-  const trajectory = group.trajectories.find((t) => text(t.name) === place.trajectory);
-  if (trajectory) openStep(trajectory.first + (place.t || 0), false);
+async function goTo(group, place) {
+  await reveal(group);
+  byId("group-" + group.id).scrollIntoView({ block: "start" });
+  const trajectory = place && place.trajectory !== null && group.trajectories.find((t) => t.name === place.trajectory);
+  if (trajectory) await openStep(trajectory.first + Math.min(place.t || 0, trajectory.steps - 1));
+  else byId("group-" + group.id).querySelector(".cell").focus({ preventScroll: true });
 }

@@ -1,57 +1,45 @@
 // Charts. A diagnostic is drawn when it comes near the screen, and again when something it shows has changed.
-function clear(name, alpha) {
-  const hex = COLOUR.get(name).slice(1), part = (i) => parseInt(hex.slice(i, i + 2), 16);
-  return "rgba(" + [part(0), part(2), part(4), alpha].join(",") + ")";
+function seriesOf(curves, seeds) {
+  return shown().filter((name) => name in curves).map((name) => {
+    const { iterations: x, mean: y, low, high, seeds: own } = curves[name];
+    return { name, index: INDEX.get(name), x, y, low, high, seeds: seeds ? own : undefined };
+  });
 }
-function plain(text) { return String(text).replace(/[<>&]/g, (c) => ({ "<": "&lt;", ">": "&gt;", "&": "&amp;" })[c]); }
-
-// Band, mean and, if asked, seeds of each method. Plotly reads a little HTML in names, so they are escaped.
-function traces(curves, form, seeds, alpha) {
-  const made = [];
-  for (const name of shown().filter((m) => m in curves)) {
-    const c = curves[name], x = c.iterations, label = plain(name);
-    if (c.low) {
-      made.push({ x, y: c.low, mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false });
-      made.push({ x, y: c.high, mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: clear(name, alpha), hoverinfo: "skip", showlegend: false });
-    }
-    if (seeds && c.seeds) for (const [seed, y] of Object.entries(c.seeds))
-      made.push({ x, y, mode: "lines", line: { width: 1, dash: "dot", color: clear(name, 0.7) }, name: label + " seed " + seed, hovertemplate: "%{y:" + form + "}<extra>%{fullData.name}</extra>" });
-    made.push({ x, y: c.mean, mode: x.length > 25 ? "lines" : "lines+markers", marker: { size: 5 }, line: { width: 2, color: COLOUR.get(name) }, name: label,
-      hovertemplate: "%{y:" + form + "}" + (c.low ? " (%{customdata[0]:" + form + "} to %{customdata[1]:" + form + "})" : "") + "<extra>" + label + "</extra>",
-      customdata: c.low ? c.low.map((low, i) => [low, c.high[i]]) : undefined });
-  }
-  return made;
+// A chart with nothing in it gives way to a sentence.
+function orNothing(id, rows, sentence, paint) {
+  const box = byId(id), figure = box.closest("figure");
+  figure.classList.toggle("empty", !rows.length);
+  if (rows.length) paint(box); else box.replaceChildren(element("p", { class: "quiet nothing" }, sentence));
 }
 
 function drawCurve() {
-  const training = state.panel === "", curves = training ? here().training : here().curves[state.panel] || {};
-  Plotly.react("chart-curve", traces(curves, ".1%", byId("seeds").checked, 0.16),
-    layout({ hovermode: "x unified", hoverlabel: { namelength: 40 }, xaxis: { title: { text: "iteration" } }, yaxis: { tickformat: ".0%", title: { text: "success" } } }), CONFIG);
-  const panel = here().panels.find((p) => p.name === state.panel);
+  const training = state.panel === "", curves = training ? here().training : here().curves[state.panel] || {}, series = seriesOf(curves, byId("seeds").checked);
+  orNothing("chart-curve", series, "No method shown has logged this yet.", (box) => lineChart(box, { label: "Success over iterations", legend: true, series, x: { title: "iteration" }, y: { form: share, share: true, title: "success" } }));
+  const panel = here().panels.find((p) => p.name === state.panel), several = series.some((s) => s.low);
   byId("curve-note").textContent = (training ? "Training rollouts, sampled." : "Every task of " + state.panel + (panel && panel.tasks ? " (" + panel.tasks + " tasks)" : "") + " played once.") +
-    " Mean over seeds; the band is a " + 100 * DATA.confidence + " % bootstrap interval of the mean.";
+    (several ? " Mean over seeds; the band is a " + 100 * DATA.confidence + " % bootstrap interval of the mean." : " One seed a method: no band.");
 }
 function drawPeak() {
-  const names = shown().filter((m) => here().methods[m].val_at_max), made = [];
-  names.forEach((name) => {
-    const peak = here().methods[name].val_at_max, y = plain(name), seeds = here().methods[name].seeds;
-    made.push({ x: peak.values, y: peak.values.map(() => y), mode: "markers", marker: { size: 6, color: clear(name, 0.45) }, text: seeds.map((s) => "seed " + s), hovertemplate: "%{x:.1%}<extra>" + y + ", %{text}</extra>" });
-    made.push({ x: [peak.iqm], y: [y], mode: "markers", marker: { size: 12, symbol: "diamond", color: COLOUR.get(name) }, hovertemplate: "interquartile mean %{x:.1%}" + interval(peak.interval) + "<extra>" + y + "</extra>",
-      error_x: peak.interval ? { type: "data", symmetric: false, array: [peak.interval[1] - peak.iqm], arrayminus: [peak.iqm - peak.interval[0]], color: COLOUR.get(name) } : undefined });
+  const rows = shown().filter((m) => here().methods[m].val_at_max).map((name) => {
+    const { val_at_max: peak, seeds } = here().methods[name];
+    return { name, index: INDEX.get(name), value: peak.iqm, interval: peak.interval, points: peak.values, notes: seeds.map((s) => "seed " + s) };
   });
-  Plotly.react("chart-peak", made, layout({ xaxis: { tickformat: ".0%" }, yaxis: { type: "category", autorange: "reversed" } }), CONFIG);
+  const all = rows.flatMap((r) => [r.value, ...r.points, ...(r.interval || [])]);
+  orNothing("chart-peak", rows, "No validation has been played yet.", (box) => dotChart(box, { label: "Best validation success by method", rows, form: share, domain: extent(all, { share: true }) }));
 }
 function drawImprovement() {
   byId("baseline").textContent = DATA.baseline;
   const pairs = here().improvement, names = shown().filter((m) => m !== DATA.baseline && pairs[m] && pairs[m][DATA.baseline]);
-  const found = names.map((m) => pairs[m][DATA.baseline]), made = found.map((p, i) => ({ x: [p.value], y: [plain(names[i])], mode: "markers", marker: { size: 12, symbol: "diamond", color: COLOUR.get(names[i]) },
-    error_x: p.interval ? { type: "data", symmetric: false, array: [p.interval[1] - p.value], arrayminus: [p.value - p.interval[0]], color: COLOUR.get(names[i]) } : undefined, hovertemplate: "%{x:.0%}" + interval(p.interval) + "<extra></extra>" }));
-  const half = { type: "line", x0: 0.5, x1: 0.5, y0: 0, y1: 1, yref: "paper", line: { dash: "dash", color: css("--quiet"), width: 1 } };
-  Plotly.react("chart-improvement", made, layout({ shapes: [half], xaxis: { tickformat: ".0%", range: [-0.02, 1.02] }, yaxis: { type: "category", autorange: "reversed" } }), CONFIG);
+  const rows = names.map((name) => ({ name, index: INDEX.get(name), ...pairs[name][DATA.baseline] }));
+  orNothing("chart-improvement", rows, "Nothing to compare: the probability of improvement needs a second method beside " + DATA.baseline + ".",
+    (box) => dotChart(box, { label: "Probability of improvement over " + DATA.baseline, rows, form: share, domain: [0, 1], reference: 0.5 }));
 }
 function drawCost() {
-  const made = costParts().map((part, i) => ({ type: "bar", orientation: "h", name: part, y: shown().map(plain), x: shown().map((m) => here().cost[m][part] || 0), marker: { color: PALETTE[i] }, hovertemplate: "%{x:.3~g} s<extra>" + part + "</extra>" }));
-  Plotly.react("chart-cost", made, layout({ barmode: "stack", showlegend: true, legend: { orientation: "h", y: 1.15 }, xaxis: { title: { text: "seconds" } }, yaxis: { type: "category", autorange: "reversed" } }), CONFIG);
+  const parts = costParts(), names = shown();
+  orNothing("chart-cost", parts, "No timing was logged.", (box) => {
+    box.style.height = 90 + 34 * names.length + "px";
+    barChart(box, { label: "Median seconds by part", categories: names, stacked: true, x: { title: "seconds" }, y: {}, series: parts.map((part, index) => ({ name: part, index, values: names.map((m) => here().cost[m][part] || 0) })) });
+  });
 }
 
 const stale = new Set(), near = new Set();
@@ -65,9 +53,8 @@ function redrawStale() {
   for (const chart of stale) if (near.has(chart)) { stale.delete(chart); drawDiagnostic(chart); }
 }
 function drawDiagnostic(chart) {
-  const key = chart.dataset.metric, share = DATA.diagnostics[key].unit === "share";
-  Plotly.react(chart, traces(here().diagnostics[key], share ? ".1%" : ".4~g", false, 0.07),
-    layout({ hovermode: "x unified", xaxis: {}, yaxis: { rangemode: "tozero", tickformat: share ? ".0%" : "", title: { text: share ? "" : DATA.diagnostics[key].unit } } }), CONFIG);
+  const key = chart.dataset.metric, { unit, label } = DATA.diagnostics[key], form = unit === "share" ? share : (v) => number(v);
+  lineChart(chart, { label, series: seriesOf(here().diagnostics[key], false), x: {}, y: { form, zero: true, share: unit === "share", title: unit === "share" ? "" : unit } });
   chart.dataset.drawn = "yes";
 }
 function diagnostics() {

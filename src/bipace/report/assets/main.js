@@ -14,7 +14,7 @@ function option(kind, name, checked, type, onchange, mark) {
 function methodSwitch() {
   const labels = Object.keys(here().methods).map((name) => {
     const mark = element("i");
-    mark.style.background = COLOUR.get(name);
+    mark.style.background = colour(INDEX.get(name));
     return option("method", name, !state.hidden.has(name), "checkbox", (on) => { if (on) state.hidden.delete(name); else state.hidden.add(name); tables(); charts(); }, mark);
   });
   byId("methods").replaceChildren(element("legend", {}, "Methods shown"), ...labels);
@@ -30,7 +30,8 @@ function environmentSwitch() {
 }
 function showEnvironment() { methodSwitch(); panelSwitch(); tables(); diagnostics(); charts(); }
 
-byId("source").textContent = DATA.name + ": " + DATA.runs.length + " runs, " + DATA.methods.length + " methods, " + ENVIRONMENTS.length + (ENVIRONMENTS.length > 1 ? " environments" : " environment");
+const counted = (n, word) => n + " " + word + (n === 1 ? "" : "s");
+byId("source").textContent = DATA.name + ": " + counted(DATA.runs.length, "run") + ", " + counted(DATA.methods.length, "method") + ", " + counted(ENVIRONMENTS.length, "environment");
 byId("notes").hidden = !DATA.notes.length;
 byId("notes").replaceChildren(...DATA.notes.flatMap((note) => [note, element("br")]));
 byId("how").textContent = "val@max: best validation of a run, mean ± sample deviation over seeds in points. Interquartile means with " + 100 * DATA.confidence + " % stratified bootstrap intervals (" +
@@ -42,5 +43,7 @@ episodes();
 showEnvironment();
 byId("panel").addEventListener("change", (event) => { state.panel = event.target.value; drawCurve(); });
 byId("seeds").addEventListener("change", drawCurve);
-onTheme(charts);
+onTheme(() => {});
+// Paper shows every chart, also those that have not been near the screen.
+addEventListener("beforeprint", () => { for (const chart of stale) drawDiagnostic(chart); stale.clear(); });
 document.documentElement.dataset.ready = "yes";

@@ -1,11 +1,10 @@
 // State, words for numbers, and the tables.
 const ENVIRONMENTS = Object.keys(DATA.environments);
 const state = { environment: ENVIRONMENTS[0], hidden: new Set(), panel: null };
-const COLOUR = new Map(DATA.methods.map((name, i) => [name, PALETTE[i % PALETTE.length]]));
+const INDEX = new Map(DATA.methods.map((name, i) => [name, i]));
 
 function here() { return DATA.environments[state.environment]; }
 function shown() { return Object.keys(here().methods).filter((name) => !state.hidden.has(name)); }
-function byId(id) { return document.getElementById(id); }
 function rate(value) { return value === null || value === undefined ? "–" : percent(value); }
 function withStd(entry) { return entry ? rate(entry.mean) + (entry.std === null ? "" : " ± " + (100 * entry.std).toFixed(1)) : "–"; }
 function interval(pair) { return pair ? " (" + (100 * pair[0]).toFixed(1) + " to " + (100 * pair[1]).toFixed(1) + ")" : ""; }
@@ -19,7 +18,9 @@ function resultsTable() {
     return { attributes: { "data-method": name }, cells: [name, method.seeds.length, withStd(peak), peak ? withInterval(peak.iqm, peak.interval) : "–", withStd(last),
       last ? withInterval(last.iqm, last.interval) : "–", pairs ? withInterval(pairs.value, pairs.interval) : "–"] };
   });
-  table(byId("table-results"), ["method", "seeds", "val@max", "val@max, interquartile mean", "last", "last, interquartile mean", "P(better than " + DATA.baseline + ")"], rows);
+  table(byId("table-results"), ["method", { label: "seeds", why: "runs of the method, each with its own random seed" }, { label: "val@max", why: "best validation of a run: mean over seeds ± sample deviation, in points" },
+    { label: "val@max, interquartile mean", why: "mean of the middle half of the seeds, with its " + 100 * DATA.confidence + " % bootstrap interval" }, { label: "last", why: "the run's last validation, mean ± sample deviation" }, { label: "last, interquartile mean", why: "the same as an interquartile mean with its interval" },
+    { label: "P(better than " + DATA.baseline + ")", why: "share of pairs in which a run of the method beats one of the baseline (best validation, ties count half); an interval across 50 % decides nothing" }], rows);
   if (ENVIRONMENTS.length > 1) overallRows();
 }
 function overallRows() {
@@ -39,7 +40,7 @@ function curvesTable() {
     const range = less && less.interval ? " (" + points(less.interval[0]) + " to " + points(less.interval[1]) + ")" : "";
     return [name, withStd(entry), less ? points(less.mean) + range : "–", less ? less.ahead + " of " + less.n : "–"];
   });
-  table(byId("table-curves"), ["method", "mean", "less " + DATA.baseline + "'s, points", "seeds ahead"], rows);
+  table(byId("table-curves"), ["method", { label: "mean", why: "mean of a run's validations after the start, over seeds ± sample deviation" }, { label: "less " + DATA.baseline + "'s, points", why: "difference from the baseline's run of the same seed, which draws the same tasks" }, { label: "seeds ahead", why: "seeds in which the method's whole curve is above the baseline's" }], rows);
 }
 function stepsTable() {
   const cell = (s) => s.iteration === null ? "never" + (s.seeds_reaching ? " (" + s.seeds_reaching + "/" + s.seeds + " seeds)" : "")
@@ -49,6 +50,7 @@ function stepsTable() {
 }
 function pairsTable() {
   const pairs = here().improvement, names = shown().filter((name) => name in pairs);
+  byId("pairs").hidden = names.length < 2;
   table(byId("table-pairs"), ["", ...names], names.map((a) => [a, ...names.map((b) => (a === b ? "" : withInterval(pairs[a][b].value, pairs[a][b].interval)))]));
 }
 function familiesTable() {
@@ -62,9 +64,11 @@ function familiesTable() {
   }
   table(byId("table-families"), ["panel", "family", ...shown()], rows, [0, 1]);
 }
+const COSTS = { rollout: "playing the episodes", old_logprob: "log-probabilities under the policy that played", features: "state features for the clustering", credit: "clusters and advantages",
+  reference: "log-probabilities under the starting policy", update: "gradient steps", other: "what no part covers" };
 function costTable() {
   const cost = here().cost, parts = costParts();
-  table(byId("table-cost"), ["method", ...parts, "iteration", "credit and features"],
+  table(byId("table-cost"), ["method", ...parts.map((part) => ({ label: part, why: COSTS[part] })), { label: "iteration", why: "median seconds of a whole iteration" }, { label: "credit and features", why: "share of an iteration spent on step credit" }],
     shown().map((m) => [m, ...parts.map((p) => (p in cost[m] ? number(cost[m][p]) + " s" : "–")), "iteration" in cost[m] ? number(cost[m].iteration) + " s" : "–",
       "bipace_share" in cost[m] ? (100 * cost[m].bipace_share).toFixed(2) + " %" : "–"]));
 }
@@ -76,10 +80,11 @@ function configTable() {
   const { names, differences, differ_between_seeds: within } = DATA.config, keys = Object.keys(differences);
   byId("config-note").textContent = (keys.length ? "" : "All runs share one configuration but for the seed. ") +
     (within.length ? "Warning: the seeds of one method differ in " + within.join(", ") + "." : "");
+  byId("table-config").hidden = !keys.length;
   table(byId("table-config"), ["setting", ...names], keys.map((key) => [key, ...names.map((n) => (differences[key][n] === null ? "–" : JSON.stringify(differences[key][n])))]));
 }
 function runsTable() {
-  table(byId("table-runs"), ["run", "iterations", "panel", "warm start", "best", "last"],
+  table(byId("table-runs"), ["run", { label: "iterations", why: "logged so far, of those planned" }, { label: "panel", why: "the tasks that validation plays" }, { label: "warm start", why: "first validation, before any update" }, { label: "best", why: "best validation" }, { label: "last", why: "last validation" }],
     DATA.runs.map((r) => [r.name, r.iterations + (r.planned && r.iterations < r.planned ? " of " + r.planned : ""), r.panel || "–", rate(r.first), rate(r.best), rate(r.last)]), [0, 2]);
 }
 function episodes() {
