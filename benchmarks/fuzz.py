@@ -10,6 +10,7 @@ meets one recipe with random switches. Writes benchmarks/results/fuzz.json.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import platform
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+import bipace.core
 from bipace.core.advantages import advantages
 from bipace.core.estimators import RECIPES, recipe
 from bipace.core.steps import StepBatch
@@ -28,6 +30,7 @@ CHUNK = 9_000  # batches between two writes of the result
 RESULT = Path(__file__).parent / "results" / "fuzz.json"
 MODES = ("mean_norm", "mean_std_norm")
 FALLBACKS = ("no_diff_action", "no_same_action_peer", "never")
+TWO_TERMS = ("gigpo", "bigpo", "diff_peer", "bipace")
 
 
 def draw_batch(random: np.random.Generator) -> StepBatch:
@@ -55,12 +58,36 @@ def draw_batch(random: np.random.Generator) -> StepBatch:
     )  # fmt: skip
 
 
+def draw_modes(name: str, random: np.random.Generator) -> dict[str, Any]:
+    """One switch for both terms, or one a term."""
+    if name in TWO_TERMS and random.random() < 0.7:
+        return {level: [None, *MODES][random.integers(3)] for level in ("trajectory_mode", "step_mode")}
+    return {"mode": str(random.choice(MODES))}
+
+
+def draw_multiscale(random: np.random.Generator) -> dict[str, Any]:
+    """Switches of the nested clusters."""
+    return {
+        "centroid": str(random.choice(["mean", "leader"])),
+        "radii": [(0.5,), (0.5, 0.1), (1.0, 0.5, 0.1, 0.0)][random.integers(3)],
+        "k": ["auto", 0.0, 2.0][random.integers(3)],
+        "k_action": float(random.choice([0.0, 0.5])),
+        "trajectory": bool(random.integers(2)),
+    }
+
+
 def draw_options(name: str, random: np.random.Generator) -> dict[str, Any]:
     """Switches for a recipe."""
     pick = random.choice
     options: dict[str, Any] = {"convention": str(pick(["paper", "verl_agent"]))}
-    if name not in ("grpo", "dr_grpo", "rloo"):
-        options |= {"gamma": float(pick([0.0, 0.5, 0.95, 1.0])), "mode": str(pick(MODES))}
+    if name in ("grpo", "dr_grpo", "rloo"):
+        return options
+    options["gamma"] = float(pick([0.0, 0.5, 0.95, 1.0]))
+    if name == "multiscale":
+        return options | draw_multiscale(random)
+    options |= draw_modes(name, random)
+    if name in ("gigpo", "bigpo", "bipace"):
+        options["leave_out"] = str(pick(["nothing", "trajectory"]))
     if name == "gigpo":
         options["similarity"] = [None, 0.8][random.integers(2)]
     if name == "hgpo":
@@ -69,7 +96,10 @@ def draw_options(name: str, random: np.random.Generator) -> dict[str, Any]:
         eps = [0.0, 0.1, 1.0, 2.0, "auto"][random.integers(5)]
         options |= {"eps": eps, "centroid": str(pick(["mean", "leader"])), "whiten": int(pick([0, 3]))}
     if name in ("diff_peer", "bipace"):
-        options |= {"fallback": str(pick(FALLBACKS)), "clusters": str(pick(["features", "observation"]))}
+        options["fallback"] = str(pick(FALLBACKS))
+    if name in ("bigpo", "diff_peer", "bipace"):
+        kinds = ["features", "observation", "chance"] + ["ngrams"] * (options["eps"] != "auto")
+        options["clusters"] = str(pick(kinds))
     if name == "pooled":
         options |= {"k": [0.0, 0.5, "auto"][random.integers(3)], "k_action": [0.0, 0.5, "auto"][random.integers(3)]}
         options["clusters"] = str(pick(["features", "observation"]))
@@ -98,15 +128,26 @@ def fuzz(batches: int, seed: int = 0, first: int = 0) -> dict[str, int]:
     return met
 
 
+def core_digest() -> str:
+    """Digest of the core's sources: batches that met another core do not count."""
+    sources = sorted(Path(bipace.core.__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batches", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after; the same command goes on")
+    parser.add_argument("--again", action="store_true", help="begin anew although a record is finished")
     arguments = parser.parse_args()
     start = time.perf_counter()
     kept = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {}
-    if kept.get("seed") != arguments.seed or kept["value"] >= arguments.batches:
+    finished = kept.get("seed") == arguments.seed and kept["value"] >= arguments.batches
+    if finished and not arguments.again:
+        print(f"{kept['value']} batches are on record (core {kept.get('core', 'unknown')}); --again begins anew")
+        return
+    if finished or kept.get("seed") != arguments.seed or kept.get("core") != core_digest():
         kept = {"value": 0, "seconds": 0.0, "by_recipe": dict.fromkeys(RECIPES, 0)}
     done, by_recipe, before = kept["value"], kept["by_recipe"], kept["seconds"]
     while done < arguments.batches and time.perf_counter() - start < 60 * arguments.minutes:
@@ -116,6 +157,7 @@ def main() -> None:
         result = {
             "figure": "random batches without a crash, a non-finite number or a dependence on row order",
             "unit": "batches", "value": done, "floor": 1_000_000, "ratio": done / 1_000_000,
+            "core": core_digest(),
             "by_recipe": by_recipe, "seconds": round(before + time.perf_counter() - start, 1), "seed": arguments.seed,
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "date": datetime.now(timezone.utc).date().isoformat(),

@@ -32,7 +32,7 @@ from bipace.policies.packing import pack
 from bipace.rollout.table import to_rows
 from bipace.train.config import load_config
 from bipace.train.loop import Run
-from bipace.train.update import score_sequences
+from bipace.train.scored import score_sequences
 
 RESULT = Path(__file__).parent / "results" / "iteration.json"
 TARGETS = {"textcraft-small": 2.5, "textcraft-medium": 6.5}  # seconds

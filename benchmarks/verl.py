@@ -70,7 +70,11 @@ def credit_at_scale(groups: int) -> tuple[float, float, float]:
     records = [
         {
             "reward": 10.0 * (t == steps - 1 and m % 2), "observation": f"o{s}", "action": f"a{s % 3}", "parsed": True,
-            "aborted": False, "steps": steps, "episode_terminated": bool(m % 2),
+            "episode": {
+                "steps": steps, "reward": float(m % 2), "won": bool(m % 2), "terminated": bool(m % 2),
+                "truncated": not m % 2, "overlong": False, "aborted": False, "unparsed": 0, "rejected": 0,
+                "unfinished": 0,
+            },
         }
         for s, (m, t) in zip(chosen.tolist(), [(int(k.split("_")[1]), int(k.split("_")[2])) for k in keys], strict=True)
     ]  # fmt: skip

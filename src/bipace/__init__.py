@@ -7,6 +7,7 @@
     per_row = rows.scatter(found.values)
 """
 
+from bipace import waiting as _waiting  # noqa: F401  (first: before anything can import torch)
 from bipace.core.actions import ACTION_KEYS, ActionKey
 from bipace.core.advantages import Advantages, Blend, Branch, Outcome, Recipe, Term, advantages
 from bipace.core.baselines import Peers

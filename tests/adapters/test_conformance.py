@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from bipace.integrations.common.estimator import Estimator
 from bipace.integrations.common.rows import UndeclaredPaddingWarning
 from bipace.integrations.verl.rows import engine_steps
 from bipace.integrations.verl_agent import compute_advantage
+from bipace.rollout.records import EpisodeSummary
 
 
 def verl_rows(steps):
@@ -25,8 +26,11 @@ def verl_rows(steps):
     won = {(s.group, s.trajectory) for s in steps if s.terminated}
     records = [
         {
-            "observation": s.observation, "action": s.action, "reward": s.reward, "parsed": s.parsed, "steps": s.steps,
-            "aborted": s.aborted, "episode_terminated": (s.group, s.trajectory) in won,
+            "observation": s.observation, "action": s.action, "reward": s.reward, "parsed": s.parsed,
+            "episode": asdict(EpisodeSummary(
+                steps=s.steps, reward=0.0, won=False, terminated=(s.group, s.trajectory) in won, truncated=False,
+                overlong=False, aborted=s.aborted, unparsed=0, rejected=0, unfinished=0,
+            )),
         }
         for s in steps
     ]  # fmt: skip

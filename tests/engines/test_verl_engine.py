@@ -98,9 +98,10 @@ records = []
 for key in keys[:-1]:
     u, m, t = key.rsplit("_", 2)
     w = won[int(u[1:]), int(m)]
+    whole = dict(steps=3, reward=1.0 * w, won=w, terminated=w, truncated=not w, overlong=False, aborted=False,
+        unparsed=0, rejected=0, unfinished=0)
     records.append(dict(reward=10.0 * (w and t == "2"), observation=f"o{rng.integers(2)}", action=f"a{rng.integers(2)}",
-        parsed=True, valid=True, finished=True, aborted=False, steps=3, total=10.0 * w, won=w, overlong=False,
-        episode_terminated=w))
+        parsed=True, episode=whole))
 records.append(records[0])
 order = rng.permutation(len(keys))
 keys, records = [keys[i] for i in order], [records[i] for i in order]

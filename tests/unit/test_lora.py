@@ -13,7 +13,8 @@ from bipace.policies.lora import plain_weights
 from bipace.rollout.records import TokenSequence
 from bipace.train.actors import load_actor, reference_actor
 from bipace.train.config import ConfigError, UpdateConfig, load_config
-from bipace.train.update import score_sequences, token_values, update_policy
+from bipace.train.scored import score_sequences
+from bipace.train.update import token_values, update_policy
 
 
 @pytest.fixture(params=["tiny_actor_folder", "tiny_llama_folder"])

@@ -71,6 +71,19 @@ def test_q_style_expects_the_true_advantage_shrunk_by_one_over_n(bandit):
         assert q_style[mine].var() < plain[mine].var()
 
 
+def test_at_its_defaults_bipace_expects_the_true_advantage_up_to_one_over_n(bandit):
+    """Leave-one-out where nobody else took the action stretches those rows by n/(n-1):
+
+    E[A | a] = (Q(a) - V) (1 - 1/n + (1 - pi(a))^(n-2) / n), between (1 - 1/n) (Q(a) - V) and Q(a) - V.
+    """
+    values = advantages(bandit, recipe("bipace", clusters="observation")).outcomes[-1].value
+    for action in range(3):
+        mine = bandit.action == action
+        factor = 1 - 1 / N + (1 - POLICY[action]) ** (N - 2) / N
+        assert 1 - 1 / N < factor < 1
+        assert_expectation(values[mine], factor * (Q[action] - V))
+
+
 def test_leave_one_out_expects_the_true_advantage(bandit):
     # With every row as its own action nobody has a peer of the same action, so every row falls back.
     apart = StepBatch(**{**columns(bandit), "action": np.arange(len(bandit))})

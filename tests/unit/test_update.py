@@ -11,7 +11,8 @@ from bipace.policies.hf import Actor
 from bipace.rollout.records import TokenSequence
 from bipace.train.config import UpdateConfig
 from bipace.train.losses import k3, policy_loss
-from bipace.train.update import _minibatches, score_sequences, token_values, update_policy
+from bipace.train.scored import score_sequences
+from bipace.train.update import _minibatches, token_values, update_policy
 
 ALONE = list("abcdefgh")  # eight sequences of eight prompt groups
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -13,16 +15,24 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from bipace.core.advantages import advantages
 from bipace.core.rows import build_batch
+from bipace.envs.base import Turn
 from bipace.envs.registry import get_suite
 from bipace.integrations.common.capture import capture, last_prompt_states, layer_index
 from bipace.integrations.common.preflight import root_error
 from bipace.integrations.common.rows import to_table
 from bipace.integrations.verl.episode import Call, Limits, play
 from bipace.integrations.verl.guards import check_config, check_version
-from bipace.integrations.verl.rows import engine_steps, episode_metrics, parse_key
+from bipace.integrations.verl.rows import batch_metrics, engine_steps, parse_key
 from bipace.integrations.verl.settings import ESTIMATORS, read_settings
 from bipace.policies.hf import Actor
+from bipace.rollout.records import EpisodeSummary
 from bipace.train.actors import actor_folder
+
+
+def whole(**more):
+    """What every row of an episode says of all of it."""
+    quiet = dict(overlong=False, aborted=False, unparsed=0, rejected=0, unfinished=0)
+    return asdict(EpisodeSummary(**{**quiet, **more}))
 
 
 def records(rng, groups=3, members=4):
@@ -36,10 +46,9 @@ def records(rng, groups=3, members=4):
                 won = bool(rng.integers(2))
                 rows.append(
                     {
-                        "t": t, "observation": f"o{rng.integers(3)}", "command": "x", "action": f"a{rng.integers(2)}",
-                        "parsed": bool(rng.integers(2)), "valid": True, "finished": True, "aborted": False,
-                        "reward": 10.0 * (t == steps - 1 and won), "steps": steps, "total": 10.0 * won, "won": won,
-                        "overlong": False, "episode_terminated": won,
+                        "observation": f"o{rng.integers(3)}", "command": "x", "action": f"a{rng.integers(2)}",
+                        "parsed": bool(rng.integers(2)), "reward": 10.0 * (t == steps - 1 and won),
+                        "episode": whole(steps=steps, reward=float(won), won=won, terminated=won, truncated=not won),
                     }
                 )  # fmt: skip
                 features.append(rng.normal(size=8))
@@ -92,7 +101,7 @@ def test_advantages_are_the_cores_on_the_same_steps():
 @pytest.mark.parametrize("how", ["missing", "aborted"])
 def test_a_broken_trajectory_gets_zero_and_leaves_its_siblings_as_if_it_never_ran(how):
     keys, rows, features = records(np.random.default_rng(2))
-    broken = next(k for k, r in zip(keys, rows, strict=True) if r["steps"] > 1).rsplit("_", 1)[0]
+    broken = next(k for k, r in zip(keys, rows, strict=True) if r["episode"]["steps"] > 1).rsplit("_", 1)[0]
     inside = [k.rsplit("_", 1)[0] == broken for k in keys]
     without = [i for i, b in enumerate(inside) if not b]
     expected, _ = credit(*([column[i] for i in without] for column in (keys, rows)), [False] * len(without),
@@ -102,7 +111,7 @@ def test_a_broken_trajectory_gets_zero_and_leaves_its_siblings_as_if_it_never_ra
     if how == "missing":
         keep.remove(inside.index(True))
     else:
-        rows[inside.index(True)]["aborted"] = True
+        rows[inside.index(True)]["episode"]["aborted"] = True
     found, events = credit([keys[i] for i in keep], [rows[i] for i in keep], [False] * len(keep), features[keep])
     assert {k: v for k, v in found.items() if k.rsplit("_", 1)[0] != broken} == expected
     assert all(v == 0 for k, v in found.items() if k.rsplit("_", 1)[0] == broken)
@@ -140,7 +149,7 @@ def test_a_key_of_another_trainer_is_refused():
         ({"features": {"layer": True}}, "bipace", "bipace.features.layer: True, expected a"),
         ({"features": {"calibrate_every": -1}}, "bipace", "calibrate_every: -1, expected at least 0"),
         ({"update": {"invalid_action_penalty": -0.1}}, "bipace", "penalty: -0.1, expected at least 0"),
-        ({"env": {"success_reward": 0}}, "bipace", "success_reward: 0, expected more than 0"),
+        ({"env": {"reward_scale": 0}}, "bipace", "reward_scale: 0, expected more than 0"),
         ({"env": {"suite": 3}}, "bipace", "bipace.env.suite: 3, expected text"),
         ({"credit": [1]}, "bipace", "bipace.credit: .*, expected a section"),
         ({"estimator": 3}, "bipace", "bipace.estimator: 3, expected text"),
@@ -248,40 +257,84 @@ def test_an_expert_played_through_the_agent_loop_wins_and_its_rows_chain(style):
         tokens = [*tokenizer.encode(next(answers), add_special_tokens=False), tokenizer.eos_token_id]
         return Call(tokens, None, {})
 
-    rows = asyncio.run(play(suite, task, generate, tokenizer, settings, Limits(960, suite.max_steps)))
+    rows = asyncio.run(play(suite, task, generate, tokenizer, settings, Limits(960, 32, suite.max_steps)))
     assert [r.record["command"] for r in rows] == plan
-    assert [r.record["t"] for r in rows] == list(range(len(plan)))
-    assert all(r.record["won"] and r.record["episode_terminated"] and r.record["finished"] for r in rows)
-    assert rows[-1].record["total"] == 10.0
+    assert [r.record["reward"] for r in rows] == [0.0] * (len(plan) - 1) + [10.0]
+    expected = whole(steps=len(plan), reward=1.0, won=True, terminated=True, truncated=False)
+    assert all(r.record["episode"] == expected for r in rows)
     if style == "transcript":
         for before, after in itertools.pairwise(rows):
             grown = [*before.prompt, *before.call.tokens]
             assert after.prompt[: len(grown)] == grown
 
 
-class Failing:
-    """A suite whose environment breaks at its second step."""
+class Faulty:
+    """A suite whose environment fails in a chosen way."""
 
-    name, max_steps, instructions, splits = "failing", 5, "", {"all": ("a",)}
+    name, max_steps, instructions, splits = "faulty", 5, "", {"all": ("a",)}
+
+    def __init__(self, how):
+        self.how = how
 
     def make(self):
+        if self.how == "make":
+            raise OSError("no environment today")
         return self
 
     def reset(self, task):
-        return get_suite("textcraft").make().reset(get_suite("textcraft").splits["train-panel"][0])
+        if self.how == "reset":
+            raise SystemExit(3)
+        return Turn("begin")
 
     def step(self, action):
-        raise OSError("the environment's server is gone")
+        if self.how == "raises":
+            raise OSError("the environment's server is gone")
+        if self.how == "exits":
+            raise SystemExit(1)
+        answers = {"none": None, "observation": Turn(["not text"]), "nan": Turn("go on", math.nan)}
+        return answers[self.how]
 
 
-def test_a_failing_environment_costs_its_own_episode_only():
+FAULTS = {
+    "make": (0, "OSError: no environment today"),
+    "reset": (0, "SystemExit: 3"),
+    "raises": (1, "OSError: the environment's server is gone"),
+    "exits": (1, "SystemExit: 1"),
+    "none": (1, "TypeError: the environment answered with a NoneType"),
+    "observation": (1, "TypeError: the observation is a list"),
+    "nan": (1, "ValueError: the reward is nan"),
+}
+
+
+@pytest.mark.parametrize("how", FAULTS)
+@pytest.mark.parametrize("style", ["transcript", "window"])
+def test_a_failing_environment_costs_its_own_episode_only(style, how, caplog):
     tokenizer = Actor.load(actor_folder("textcraft-small")).tokenizer
 
     async def generate(prompt):
         return Call([5, tokenizer.eos_token_id], None, {})
 
-    rows = asyncio.run(play(Failing(), "a", generate, tokenizer, read_settings({}, "bipace"), Limits(960, 5)))
-    assert [r.record["aborted"] for r in rows] == [True]
+    settings = read_settings({"prompt": {"style": style}}, "bipace")
+    rows = asyncio.run(play(Faulty(how), "a", generate, tokenizer, settings, Limits(960, 32, 5)))
+    count, message = FAULTS[how]
+    assert [r.record["episode"]["aborted"] for r in rows] == [True] * count
+    assert message in caplog.text
+    assert all(math.isfinite(r.record["reward"]) for r in rows)
+
+
+def test_a_model_that_gives_no_tokens_ends_the_episode_without_a_row(caplog):
+    tokenizer = Actor.load(actor_folder("textcraft-small")).tokenizer
+    suite = get_suite("textcraft")
+    answers = iter([[5, tokenizer.eos_token_id], []])
+
+    async def generate(prompt):
+        return Call(next(answers), None, {})
+
+    settings = read_settings({}, "bipace")
+    task = suite.splits["train-panel"][0]
+    rows = asyncio.run(play(suite, task, generate, tokenizer, settings, Limits(960, 32, 5)))
+    assert [r.record["episode"]["aborted"] for r in rows] == [True]
+    assert "the model gave no tokens" in caplog.text
 
 
 def test_a_first_prompt_that_does_not_fit_gives_no_rows():
@@ -292,14 +345,14 @@ def test_a_first_prompt_that_does_not_fit_gives_no_rows():
         raise AssertionError("the model was called")
 
     task = suite.splits["train-panel"][0]
-    assert asyncio.run(play(suite, task, generate, tokenizer, read_settings({}, "bipace"), Limits(10, 5))) == []
+    assert asyncio.run(play(suite, task, generate, tokenizer, read_settings({}, "bipace"), Limits(10, 32, 5))) == []
 
 
 def test_an_episode_that_left_no_row_is_counted():
     keys, rows, _ = records(np.random.default_rng(3), groups=2, members=4)
     lost = [k.startswith("u_1_2_") for k in keys]
     kept = [(k, r) for k, r, gone in zip(keys, rows, lost, strict=True) if not gone]
-    found = episode_metrics([k for k, _ in kept], [r for _, r in kept], [False] * len(kept), 10.0, group_size=4)
+    found = batch_metrics([k for k, _ in kept], [r for _, r in kept], [False] * len(kept), group_size=4)
     assert found["event/missing_episodes"] == 1
     assert found["episode/count"] == 7
 

@@ -11,7 +11,7 @@ from bipace.policies.hf import Actor
 from bipace.rollout.records import TokenSequence
 from bipace.train.actors import load_actor, make_decoder
 from bipace.train.config import load_config
-from bipace.train.update import engine_gap, score_sequences
+from bipace.train.scored import engine_gap, score_sequences
 
 VLLM = ("rollout.engine=vllm", "features.source=shared")
 

@@ -15,7 +15,7 @@ from bipace.credit.score import score_all
 from bipace.credit.truth import Truth, load_truth, save_truth
 from bipace.credit.worlds import world_truth
 
-__all__ = ["WORLD", "actor_truths", "judge", "reread", "world_truths"]
+__all__ = ["WORLD", "actor_truths", "chosen", "judge", "reread", "world_truths"]
 
 WORLD = "world:"
 
@@ -53,15 +53,17 @@ def actor_truths(
     from bipace.credit.gradients import describe
     from bipace.credit.rerolls import Settings, measure, weights_hash
     from bipace.envs.registry import get_suite
-    from bipace.policies.hf import Actor
     from bipace.rollout.panel import choose_panels
-    from bipace.train.actors import actor_folder, make_collector
+    from bipace.train.actors import make_collector, open_actor
     from bipace.train.config import load_config
+    from bipace.train.places import actor_folder
+    from bipace.train.threads import use_threads
 
     config = load_config(None, overrides)
     suite = get_suite(config.env.suite)
     place = actor_folder(actor)
-    model = Actor.load(place, device=config.actor.device)
+    model = open_actor(place, device=config.actor.device)
+    use_threads(model, config.actor.threads)
     split = choose_panels(suite, config.env.split, config.env.panel, config.env.held_out).split
     tasks = suite.splits[split]
     temperature = config.rollout.temperature
@@ -85,7 +87,7 @@ def actor_truths(
                         group_size,
                         rerolls,
                         seed,
-                        reward_scale=config.env.success_reward,
+                        reward_scale=config.env.reward_scale,
                         temperature=temperature,
                         action_key=config.features.action_key,
                         refused_actions=config.features.refused_actions,
@@ -106,8 +108,8 @@ def reread(truths: Sequence[Truth], folder: Path, model: str, overrides: Sequenc
     from rich.progress import Progress
 
     from bipace.credit.reading import read_by
-    from bipace.train.actors import actor_folder
     from bipace.train.config import load_config
+    from bipace.train.places import actor_folder
 
     layer, place = load_config(None, overrides).features.layer, actor_folder(model)
     found: list[Truth] = []
@@ -122,7 +124,11 @@ def reread(truths: Sequence[Truth], folder: Path, model: str, overrides: Sequenc
     return found
 
 
+def chosen(recipes: Sequence[str]) -> list[Candidate]:
+    """The recipes named, in words such as "bipace eps=0.02". Raises ValueError for one that there is not."""
+    return [parse_candidate(text) for text in recipes]
+
+
 def judge(truths: Sequence[Truth], recipes: Sequence[str], group_sizes: Sequence[int]) -> dict[str, Any]:
     """Scores of the named recipes, or of all shipped ones."""
-    candidates: list[Candidate] = [parse_candidate(text) for text in recipes] or shipped(list(truths[0].layers))
-    return score_all(truths, candidates, group_sizes=group_sizes)
+    return score_all(truths, chosen(recipes) or shipped(list(truths[0].layers)), group_sizes=group_sizes)

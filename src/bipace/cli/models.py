@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from bipace.cli.tables import show_table
+
 __all__ = ["models_app"]
 
 models_app = typer.Typer(help="List the actors to train, and fetch pretrained ones.", rich_markup_mode="markdown")
@@ -25,13 +27,8 @@ def models(context: typer.Context, as_json: Annotated[bool, typer.Option("--json
     if as_json:
         print(json.dumps(rows, indent=1))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("name", "what", "parameters", "license", "state")
-    for row in rows:
-        table.add_row(row["name"], row["what"], f"{row['parameters']:.2f} M", row["license"], row["state"])
-    Console().print(table)
+    cells = [[r["name"], r["what"], f"{r['parameters']:.2f} M", r["license"], r["state"]] for r in rows]
+    show_table(["name", "what", "parameters", "license", "state"], cells)
 
 
 @models_app.command()
@@ -63,16 +60,19 @@ def merge(
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16, of the new weights")] = "bfloat16",
 ) -> None:
     """Add a LoRA adapter into its model and write a whole Hugging Face folder, for vLLM or a further run."""
-    import torch
-
-    from bipace.policies.hf import Actor
-    from bipace.train.actors import actor_folder
+    from bipace.train.places import actor_folder
 
     if dtype not in ("float32", "bfloat16"):
         raise ValueError(f"--dtype: {dtype!r}, expected float32 or bfloat16")
     if out.exists():
         raise ValueError(f"{out}: exists already; name a new folder")
-    loaded = Actor.load(actor_folder(actor))
+    actor_folder(actor)  # a slip is told before torch is imported
+
+    import torch
+
+    from bipace.train.actors import open_actor
+
+    loaded = open_actor(actor_folder(actor))
     if loaded.adapter is None:
         raise ValueError(f"{actor}: holds no adapter; it is a whole model already")
     loaded.merge()
@@ -82,7 +82,7 @@ def merge(
 
 
 def _shipped() -> list[dict[str, Any]]:
-    from bipace.train.actors import SHIPPED
+    from bipace.train.places import SHIPPED
 
     rows: list[dict[str, Any]] = []
     for folder in sorted(SHIPPED.iterdir()):

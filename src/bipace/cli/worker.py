@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+from bipace.cli.failure import WRONG_INPUT, fail
 from bipace.cli.session import write_results
 from bipace.train.config import load_config
 from bipace.train.loop import Run, train
@@ -21,7 +22,7 @@ __all__ = ["main"]
 
 
 def main(config: str, folder: str, lock: str) -> int:
-    """Train or continue the run; an expected failure is one line on stderr and status 2.
+    """Train or continue the run; a failure is one line on stderr and a status of `bipace.cli.failure`.
 
     Args:
         config: the run's TOML file.
@@ -37,7 +38,7 @@ def main(config: str, folder: str, lock: str) -> int:
     with Path(lock).open("w") as held:
         if not _locked(held.fileno(), seconds=120):
             print(f"error: {folder}: another process trains this run; wait for it or stop it", file=sys.stderr)
-            return 2
+            return WRONG_INPUT
 
         def tell(run: Run, metrics: dict[str, float]) -> None:
             panel = metrics.get(f"val/{run.panels.panel}/success")
@@ -48,12 +49,10 @@ def main(config: str, folder: str, lock: str) -> int:
         place = Path(folder)
         try:
             run = train(load_config(Path(config)), place, resume=(place / "config.json").is_file(), on_iteration=tell)
-            write_results(run, {"train": time.perf_counter() - started})
-        except KeyboardInterrupt:
-            return 130
-        except (ValueError, RuntimeError, OSError, ModuleNotFoundError) as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
+            if not run.stopped:
+                write_results(run, {"train": time.perf_counter() - started})
+        except (Exception, KeyboardInterrupt) as error:
+            return fail(error)
     return 0
 
 

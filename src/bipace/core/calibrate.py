@@ -19,7 +19,7 @@ import numpy as np
 
 from bipace.core import segments
 from bipace.core.advantages import Recipe, Term
-from bipace.core.clustering import ByFeatures, Clustering, prompt_groups, remove_directions, vectors_of
+from bipace.core.clustering import ByChance, ByFeatures, Clustering, prompt_groups, remove_directions, vectors_of
 from bipace.core.greedy import Centroid, gram_matrix, greedy_from_gram
 from bipace.core.returns import return_to_go
 from bipace.core.steps import Floats, Ints, StepBatch
@@ -27,12 +27,14 @@ from bipace.core.steps import Floats, Ints, StepBatch
 __all__ = [
     "GRID",
     "ByCalibratedFeatures",
+    "ByScannedFeatures",
     "Calibrated",
     "Calibration",
     "calibrate",
     "calibration_metrics",
     "choose",
     "hold",
+    "open_directions",
     "prediction_error",
 ]
 
@@ -77,9 +79,9 @@ def prediction_error(batch: StepBatch, labels: Ints, returns: Floats, k: float =
     if not len(batch):
         return 0.0
     trajectory, task = segments.compact(batch.trajectory), segments.compact(batch.task)
-    group_sum, group_n = _others(returns, task, trajectory)
+    group_sum, group_n = segments.others(returns, task, trajectory)
     judged = group_n > 0
-    cluster_sum, cluster_n = _others(returns, segments.compact(labels), trajectory)
+    cluster_sum, cluster_n = segments.others(returns, segments.compact(labels), trajectory)
     prior = group_sum / np.maximum(group_n, 1)
     predicted = (cluster_sum + k * prior) / (cluster_n + k)
     return float(((returns - predicted)[judged] ** 2).mean()) if judged.any() else 0.0
@@ -162,6 +164,43 @@ class ByCalibratedFeatures:
         return ByFeatures(eps, self.centroid, whiten)
 
 
+@dataclass(frozen=True)
+class ByScannedFeatures:
+    """`by_features` with layer and radius left open until `bipace.core.scan` has chosen them (eps = "calibrate").
+
+    Attributes:
+        gamma: discount of the returns.
+        centroid: see `by_features`.
+        directions: numbers of leading principal directions removed that are tried.
+    """
+
+    gamma: float = 0.95
+    centroid: Centroid = "mean"
+    directions: tuple[int, ...] = (0,)
+    name: ClassVar[str] = "by_scanned_features"
+    needs: ClassVar[frozenset[str]] = frozenset({"features"})
+
+    def __call__(self, _batch: StepBatch) -> Ints:
+        """Refused: nothing has been chosen yet."""
+        raise ValueError(
+            'eps: "calibrate" is chosen from the first rollouts of a training run; here give a number: '
+            "`bipace calibrate ACTOR` prints the pair of layer and eps to take"
+        )
+
+    def at(self, eps: float, whiten: int) -> Clustering:
+        """The clustering with the choice frozen."""
+        return ByFeatures(eps, self.centroid, whiten)
+
+
+@runtime_checkable
+class Open(Protocol):
+    """A clustering whose radius can be fixed."""
+
+    def at(self, eps: float, whiten: int) -> Clustering:
+        """The clustering with the choice frozen."""
+        ...
+
+
 @runtime_checkable
 class Calibrated(Protocol):
     """A clustering that chooses its radius on a batch and can be frozen at a choice."""
@@ -187,25 +226,22 @@ def choose(batch: StepBatch, terms: Iterable[Term]) -> Calibration | None:
 
 def hold(recipe: Recipe, eps: float, whiten: int) -> Recipe:
     """The recipe with a fixed radius and whitening wherever a clustering would calibrate itself."""
-    return recipe.map(
-        lambda term: (
-            replace(term, clusters=term.clusters.at(eps, whiten)) if isinstance(term.clusters, Calibrated) else term
-        )
-    )
+    return recipe.map(lambda term: replace(term, clusters=_fixed(term.clusters, eps, whiten)))
+
+
+def open_directions(recipe: Recipe) -> tuple[int, ...] | None:
+    """The whitenings to try where a clustering waits for `bipace.core.scan` (eps = "calibrate"); else None."""
+    inner = (t.clusters.clusters if isinstance(t.clusters, ByChance) else t.clusters for t in recipe.terms)
+    return next((found.directions for found in inner if isinstance(found, ByScannedFeatures)), None)
+
+
+def _fixed(clusters: Clustering, eps: float, whiten: int) -> Clustering:
+    if isinstance(clusters, ByChance):
+        return replace(clusters, clusters=_fixed(clusters.clusters, eps, whiten))
+    return clusters.at(eps, whiten) if isinstance(clusters, Open) else clusters
 
 
 def calibration_metrics(found: Calibration) -> dict[str, float]:
     """The choice and its curve, as metrics."""
     curve = {f"eps_error/{whiten}/{eps:g}": error for whiten, eps, error in found.curve}
     return {"eps": found.eps, "whiten": float(found.whiten), **curve}
-
-
-def _others(values: Floats, labels: Ints, trajectory: Ints) -> tuple[Floats, Floats]:
-    """Sum and number of the members of each row's segment that belong to other trajectories."""
-    own = segments.pair(labels, trajectory)
-    ones = np.ones(len(values))
-    # Relative to the mean, so that subtracting the own part leaves no rounding behind.
-    centred = values - segments.mean(values, labels)
-    n = segments.total(ones, labels) - segments.total(ones, own)
-    summed = segments.total(centred, labels) - segments.total(centred, own)
-    return summed + n * segments.mean(values, labels), n

@@ -6,6 +6,8 @@ The tables of the BiPACE paper (arXiv 2606.25556) and the questions of its reade
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from bipace.core import segments
@@ -14,7 +16,22 @@ from bipace.core.calibrate import calibration_metrics, choose
 from bipace.core.returns import trajectory_return
 from bipace.core.steps import StepBatch
 
-__all__ = ["aliasing", "batch_diagnostics", "cluster_diagnostics", "credit_diagnostics", "term_diagnostics"]
+__all__ = [
+    "DegenerateClustersWarning",
+    "aliasing",
+    "batch_diagnostics",
+    "cluster_diagnostics",
+    "credit_diagnostics",
+    "degenerate_clusters",
+    "term_diagnostics",
+]
+
+
+class DegenerateClustersWarning(UserWarning):
+    """Clusters in which hardly anything is compared, or different states are compared as one."""
+
+
+_FEW_SINGLETONS, _MOST_OF_A_GROUP, _NEARLY_ALL = 0.05, 0.8, 0.9
 
 
 def cluster_diagnostics(batch: StepBatch, outcome: Outcome) -> dict[str, float]:
@@ -56,6 +73,26 @@ _CLUSTER_KEYS = (
     "largest_share", "comparable_pairs", "trajectories_per_cluster", "loop_clusters", "actions_per_cluster",
     "multi_action_rate",
 )  # fmt: skip
+
+
+def degenerate_clusters(found: Mapping[str, float]) -> str:
+    """What is wrong with clusters in which hardly anything is compared, or everything is; "" where nothing is.
+
+    Args:
+        found: the result of `cluster_diagnostics`.
+    """
+    if found["lone_step_share"] >= _NEARLY_ALL:
+        return (
+            f"{100 * found['lone_step_share']:.0f} % of the steps are alone in their cluster, so the step term says "
+            "hardly anything; take a larger credit.eps, or choose layer and eps with `bipace calibrate`"
+        )
+    if found["singleton_rate"] <= _FEW_SINGLETONS and found["largest_share"] >= _MOST_OF_A_GROUP:
+        return (
+            f"one cluster holds {100 * found['largest_share']:.0f} % of its prompt group and only "
+            f"{100 * found['singleton_rate']:.0f} % of the clusters hold one step, so different states are compared as "
+            "one; take a smaller credit.eps, or choose layer and eps with `bipace calibrate`"
+        )
+    return ""
 
 
 def term_diagnostics(outcome: Outcome) -> dict[str, float]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bipace.core.steps import Bools, Floats, Ints
 
-__all__ = ["compact", "constant", "count", "first_rows", "mean", "pair", "std", "total"]
+__all__ = ["compact", "constant", "count", "first_rows", "mean", "others", "pair", "std", "total"]
 
 _DENSE = 4  # possible labels per row up to which a table of them is small
 
@@ -59,6 +59,15 @@ def mean(values: Floats, labels: Ints) -> Floats:
     """Mean over each row's segment; exact for a segment of equal values; a lone row's mean is itself."""
     reference = _reference(values, labels)
     return reference + total(values - reference, labels) / count(labels)
+
+
+def others(values: Floats, labels: Ints, parts: Ints) -> tuple[Floats, Floats]:
+    """Sum and number of the members of each row's segment that belong to another part (a trajectory, say)."""
+    own, ones = pair(labels, parts), np.ones(len(values))
+    # Relative to the mean, so that subtracting the own part leaves no rounding behind.
+    middle = mean(values, labels)
+    n = total(ones, labels) - total(ones, own)
+    return total(values - middle, labels) - total(values - middle, own) + n * middle, n
 
 
 def std(values: Floats, labels: Ints, ddof: int = 1) -> Floats:

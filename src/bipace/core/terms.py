@@ -19,7 +19,7 @@ from bipace.core.baselines import (
     no_scale,
     own_return,
 )
-from bipace.core.calibrate import ByCalibratedFeatures
+from bipace.core.calibrate import ByCalibratedFeatures, ByScannedFeatures
 from bipace.core.clustering import (
     ByChance,
     ByFeatures,
@@ -52,7 +52,7 @@ __all__ = [
     "trajectory_term",
 ]
 
-Eps = float | Literal["auto"]
+Eps = float | Literal["auto", "calibrate"]
 Whiten = int | Literal["auto"]
 Mode = Literal["mean_std_norm", "mean_norm"]
 Convention = Literal["paper", "verl_agent"]
@@ -140,24 +140,26 @@ def local_clusters(clusters: str, gamma: float, eps: Eps, centroid: Centroid, wh
         clusters: "features"; "observation" (equal text); "ngrams" (texts near each other by character n-grams);
             "chance" (random clusters of the feature clusters' sizes).
         gamma: discount of the returns that eps = "auto" predicts.
-        eps: cosine radius, or "auto": chosen on the batch itself.
+        eps: cosine radius; "auto": chosen on the batch itself; "calibrate": chosen, with the layer, from a run's
+            first rollouts (`bipace.core.scan`).
         centroid: see `by_features`.
-        whiten: see `by_features`, or "auto" (0 or 3) with eps = "auto".
+        whiten: see `by_features`, or "auto" (0 or 3) where eps is chosen.
 
     Raises:
-        ValueError: an unknown kind of clusters; whiten = "auto" with a fixed eps; "ngrams" with eps = "auto".
+        ValueError: an unknown kind of clusters; whiten = "auto" with a fixed eps; "ngrams" with a chosen eps.
     """
     require_known("clusters", clusters, ("features", "observation", "ngrams", "chance"))
     if clusters == "observation":
         return by_observation
-    if eps == "auto" and clusters != "ngrams":
+    if eps in ("auto", "calibrate") and clusters != "ngrams":
         directions = (0, 3) if whiten == "auto" else (whiten,)
-        near: Clustering = ByCalibratedFeatures(gamma, centroid=centroid, directions=directions)
+        chosen = ByCalibratedFeatures(gamma, centroid=centroid, directions=directions)
+        near: Clustering = chosen if eps == "auto" else ByScannedFeatures(gamma, centroid, directions)
         return ByChance(near) if clusters == "chance" else near
     if isinstance(eps, str) or isinstance(whiten, str):
         raise ValueError(
-            f'eps, whiten: {eps!r}, {whiten!r}; the only word is "auto", whiten="auto" needs eps="auto", and '
-            'clusters="ngrams" needs a number'
+            f'eps, whiten: {eps!r}, {whiten!r}; eps is a number, "auto" or "calibrate", whiten="auto" goes with '
+            'eps="auto" or "calibrate", and clusters="ngrams" needs a number'
         )
     if clusters == "ngrams":
         return ByNgrams(eps, centroid=centroid)

@@ -6,17 +6,17 @@ failing environment costs its own episode, which is marked and kept out of every
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bipace.envs.base import Environment, Suite, Turn, executed_command, offers_of
-from bipace.rollout.prompts import Chat, PromptStyle, parse_response, window_message
-from bipace.rollout.records import Step, TokenSequence, Trajectory
+from bipace.envs.base import Environment, Suite, Turn, offers_of
+from bipace.rollout.episode import Episode, Rules
+from bipace.rollout.prompts import Chat, PromptStyle
+from bipace.rollout.records import Step, Trajectory
 
 __all__ = ["Collector", "Decoder", "Session", "Start"]
 
@@ -74,23 +74,6 @@ class Start:
     tokens: tuple[int, ...] = ()
 
 
-@dataclass(slots=True)
-class _Episode:
-    """One running episode: its environment, and what it has said and heard so far."""
-
-    record: Trajectory
-    environment: Any  # an Environment; None where the suite could not make one
-    turn: Turn
-    task_text: str
-    tokens: list[int]
-    spans: list[tuple[int, int]]
-    heard: list[Any] = field(default_factory=list[Any])
-
-    @property
-    def running(self) -> bool:
-        return not (self.record.terminated or self.record.truncated or self.record.error)
-
-
 @dataclass(frozen=True)
 class Collector:
     """How rollouts are made.
@@ -124,6 +107,14 @@ class Collector:
     wave: int = 256
     layer: int | None = None
 
+    @property
+    def rules(self) -> Rules:
+        """What an episode is told by."""
+        return Rules(
+            self.style, self.tagged, self.lowercase, self.strict, self.suite.instructions if self.instructions else "",
+            self.history_length, self.max_steps, self.max_new_tokens, self.max_tokens, offers_of(self.suite).task_text,
+        )  # fmt: skip
+
     def collect(
         self,
         actor: Decoder,
@@ -151,8 +142,12 @@ class Collector:
         found: list[Trajectory] = []
         step = max(1, self.wave // group_size)
         for start in range(0, len(tasks), step):
-            episodes = [self._begin(task, k) for task in tasks[start : start + step] for k in range(group_size)]
-            self._play(actor, chat, episodes, group_size, temperature, generator)
+            episodes = [
+                Episode.begin(self.suite, task, self.rules, chat, k)
+                for task in tasks[start : start + step]
+                for k in range(group_size)
+            ]
+            self._play(actor, episodes, group_size, temperature, generator)
             found += [episode.record for episode in episodes]
             progress(len(found))
         return found
@@ -175,162 +170,70 @@ class Collector:
         Raises:
             ValueError: starts of different ages.
         """
-        if not starts:
-            return []
         taken = {len(start.steps) for start in starts}
         if len(taken) > 1:
             raise ValueError(f"starts: {sorted(taken)} steps into their episodes; play states of one age at a time")
-        chat, rest = Chat(actor.tokenizer), replace(self, max_steps=self.max_steps - taken.pop())
+        chat = Chat(actor.tokenizer)
         found: list[Trajectory] = []
         step = max(1, self.wave // copies)
         for begin in range(0, len(starts), step):
-            episodes = [self._continue(start, k) for start in starts[begin : begin + step] for k in range(copies)]
-            rest._play(actor, chat, episodes, copies, temperature, generator)
+            chosen = starts[begin : begin + step]
+            episodes = [_continued(start, k, self.rules, chat) for start in chosen for k in range(copies)]
+            self._play(actor, episodes, copies, temperature, generator)
             found += [episode.record for episode in episodes]
         return found
 
-    def _continue(self, start: Start, member: int) -> _Episode:
-        record = Trajectory(start.task, member, steps=list(start.steps))
-        task_text = start.steps[0].observation if start.steps else start.turn.observation
-        return _Episode(record, start.environment.copy(), start.turn, task_text, list(start.tokens), [])
-
-    def _play(
-        self, actor: Decoder, chat: Chat, episodes: list[_Episode], copies: int, temperature: float, generator: Any
-    ) -> None:
+    def _play(self, actor: Decoder, episodes: list[Episode], copies: int, temperature: float, generator: Any) -> None:
         play = self._play_transcript if self.style == "transcript" else self._play_window
-        play(actor, chat, episodes, copies, temperature, generator)
-
-    def _begin(self, task: str, member: int) -> _Episode:
-        record = Trajectory(task, member)
-        environment, turn = None, Turn("")
-        try:
-            environment = self.suite.make()
-            turn = _checked(environment.reset(task))
-        except (Exception, SystemExit) as error:
-            record.error = f"{type(error).__name__}: {error}"
-        return _Episode(record, environment, turn, turn.observation, [], [])
+        play(actor, episodes, copies, temperature, generator)
+        for episode in episodes:
+            episode.close()
 
     def _play_transcript(
-        self, actor: Decoder, chat: Chat, episodes: list[_Episode], copies: int, temperature: float, generator: Any
+        self, actor: Decoder, episodes: list[Episode], copies: int, temperature: float, generator: Any
     ) -> None:
-        rules = f"{self.suite.instructions.strip()}\n\n" if self.instructions else ""
         # A group reads one prompt. It is a working member's: one whose reset failed has none.
         groups = [episodes[start : start + copies] for start in range(0, len(episodes), copies)]
         speakers = [next((e for e in group if not e.record.error), group[0]) for group in groups]
-        prompts = [episode.tokens or chat.prompt(rules + episode.task_text) for episode in speakers]
+        prompts = [episode.tokens or episode.opening() for episode in speakers]
         for i, episode in enumerate(episodes):
-            episode.tokens = list(prompts[i // copies])
-            self._check_room(episode)
+            episode.tokens = []
+            episode.read(prompts[i // copies])
         fitting = [prompt[: self.max_tokens - self.max_new_tokens] for prompt in prompts]
         session = actor.session(fitting, copies=copies, capacity=self.max_tokens, layer=self.layer)
-        for _ in range(self.max_steps):
-            rows = [i for i, episode in enumerate(episodes) if episode.running]
-            if not rows:
-                break
+        while rows := [i for i, episode in enumerate(episodes) if episode.waiting]:
             responses = session.generate(
                 rows, max_new_tokens=self.max_new_tokens, temperature=temperature, generator=generator
             )
-            replies: dict[int, list[int]] = {}
-            for row, response in zip(rows, responses, strict=True):
-                episode = episodes[row]
-                self._advance(actor, episode, response)
-                if episode.running:
-                    replies[row] = chat.reply(episode.turn.observation, response.finished)
-                    episode.tokens += replies[row]
-                    self._check_room(episode)
-            going = [row for row in replies if episodes[row].running]
+            replies = {row: _take(episodes[row], response) for row, response in zip(rows, responses, strict=True)}
+            going = [row for row in rows if episodes[row].running]
             session.extend(going, [replies[row] for row in going])
-        for episode in episodes:
-            # Tokens behind the last response were never followed by a model call.
-            if episode.spans:
-                tokens = episode.tokens[: episode.spans[-1][1]]
-                episode.record.sequences = [_sequence(tokens, episode.spans, episode.heard)]
-            self._close(episode)
 
     def _play_window(
-        self, actor: Decoder, chat: Chat, episodes: list[_Episode], copies: int, temperature: float, generator: Any
+        self, actor: Decoder, episodes: list[Episode], copies: int, temperature: float, generator: Any
     ) -> None:
         del copies
-        for _ in range(self.max_steps):
-            for episode in episodes:
-                if episode.running:
-                    episode.tokens = chat.prompt(self._window(episode))
-                    self._check_room(episode)
-            running = [episode for episode in episodes if episode.running]
-            if not running:
-                break
+        while prompts := [(e, prompt) for e in episodes if (prompt := e.prompt()) is not None]:
             session = actor.session(
-                [episode.tokens for episode in running], copies=1, capacity=self.max_tokens, layer=self.layer
+                [prompt for _, prompt in prompts], copies=1, capacity=self.max_tokens, layer=self.layer
             )
             responses = session.generate(
-                range(len(running)), max_new_tokens=self.max_new_tokens, temperature=temperature, generator=generator
+                range(len(prompts)), max_new_tokens=self.max_new_tokens, temperature=temperature, generator=generator
             )
-            for episode, response in zip(running, responses, strict=True):
-                self._advance(actor, episode, response)
-                episode.record.sequences.append(_sequence(episode.tokens, episode.spans[-1:], episode.heard[-1:]))
-        for episode in episodes:
-            self._close(episode)
-
-    def _window(self, episode: _Episode) -> str:
-        steps = episode.record.steps
-        history = [(s.observation, s.action) for s in steps[len(steps) - min(self.history_length, len(steps)) :]]
-        rules = self.suite.instructions if self.instructions else ""
-        task = offers_of(self.suite).task_text(episode.task_text)
-        return window_message(rules, task, history, len(steps), episode.turn, self.tagged)
-
-    def _advance(self, actor: Decoder, episode: _Episode, response: Any) -> None:
-        """Send one response to the environment and record what came of it."""
-        start = len(episode.tokens)
-        episode.tokens += response.tokens.tolist()
-        episode.spans.append((start, len(episode.tokens)))
-        episode.heard.append(response)
-        text = actor.tokenizer.decode(response.tokens, skip_special_tokens=True)
-        parsed = parse_response(text, self.tagged, lowercase=self.lowercase, strict=self.strict)
-        before, executed = episode.turn, None
-        record = episode.record
-        try:
-            episode.turn = _checked(episode.environment.step(parsed.action))
-            executed = executed_command(parsed.action, before, episode.turn)
-        except (Exception, SystemExit) as error:
-            record.error = f"{type(error).__name__}: {error}"
-            episode.turn = Turn("", valid=False)
-        turn = episode.turn
-        record.steps.append(
-            Step(
-                before.observation, text, len(response.tokens), parsed.action, parsed.ok, turn.valid,
-                response.finished, turn.reward, executed,
-            )
-        )  # fmt: skip
-        record.terminated, record.won = turn.terminated, record.won or turn.won
-
-    def _check_room(self, episode: _Episode) -> None:
-        if len(episode.tokens) + self.max_new_tokens > self.max_tokens:
-            episode.record.truncated = episode.record.overlong = True
-
-    def _close(self, episode: _Episode) -> None:
-        record = episode.record
-        if not (record.terminated or record.error):
-            record.truncated = True
+            for (episode, _), response in zip(prompts, responses, strict=True):
+                _take(episode, response)
 
 
-def _checked(turn: Turn) -> Turn:
-    """The turn, if it is one that can be used: an environment's answer is not trusted."""
-    if not isinstance(turn, Turn):
-        raise TypeError(f"the environment answered with a {type(turn).__name__}, not a Turn")
-    if not isinstance(turn.observation, str):
-        raise TypeError(f"the observation is a {type(turn.observation).__name__}, not text")
-    if not (turn.executed is None or isinstance(turn.executed, str)):
-        raise TypeError(f"Turn.executed is a {type(turn.executed).__name__}, not text")
-    if not math.isfinite(turn.reward):
-        raise ValueError(f"the reward is {turn.reward}, not a finite number")
-    return turn
-
-
-def _sequence(tokens: Sequence[int], spans: Sequence[tuple[int, int]], responses: Sequence[Any]) -> TokenSequence:
-    states = [response.state for response in responses]
-    return TokenSequence(
-        np.array(tokens),
-        tuple(spans),
-        np.concatenate([response.logprobs for response in responses]),
-        None if any(state is None for state in states) else np.stack(states),
+def _take(episode: Episode, response: Any) -> list[int]:
+    return episode.advance(
+        response.tokens, finished=response.finished, logprobs=response.logprobs, state=response.state
     )
+
+
+def _continued(start: Start, member: int, rules: Rules, chat: Chat) -> Episode:
+    record = Trajectory(start.task, member, steps=list(start.steps))
+    task_text = start.steps[0].observation if start.steps else start.turn.observation
+    return Episode(
+        record, start.environment.copy(), start.turn, rules=rules, chat=chat, task_text=task_text,
+        tokens=list(start.tokens),
+    )  # fmt: skip

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest, sem
-from scipy.stats import t as student
 
 from bipace.core.labels import label
 from bipace.envs.base import Suite, offers_of
@@ -55,6 +53,8 @@ def choose_panels(
     Raises:
         ValueError: the suite lacks a name, has only a part of it, or has no panel to default to.
     """
+    if not (isinstance(suite.splits, Mapping) and suite.splits):
+        raise ValueError(f"env.suite: {suite.name} has no splits; a suite needs a mapping of split names to task ids")
     names = list(suite.splits)
     split = split or names[0]
     panel_tasks(suite, split)
@@ -63,8 +63,9 @@ def choose_panels(
         raise ValueError(f"env.panel: {suite.name} has no panel; name one of its splits: {', '.join(names)}")
     panel = panel or panels[0]
     chosen = Panels(split, panel, tuple([p for p in panels if p != panel][:2] if held_out is None else held_out))
-    for name in (chosen.panel, *chosen.held_out):
-        panel_tasks(suite, name)
+    for name in (split, chosen.panel, *chosen.held_out):
+        if not len(panel_tasks(suite, name)):
+            raise ValueError(f"env: {suite.name}: the split or panel {name!r} holds no tasks; name another")
     return chosen
 
 
@@ -191,6 +192,8 @@ def _shipped(suite: str) -> dict[str, dict[str, Any]]:
 
 def success_interval(successes: int, n: int) -> tuple[float, float]:
     """Wilson's 95 % interval of a success rate; n = 0 gives (0, 1): nothing is known."""
+    from scipy.stats import binomtest  # here: a suite's panels are looked up without waiting for scipy
+
     if n == 0:
         return 0.0, 1.0
     interval = binomtest(successes, n).proportion_ci(0.95, method="wilson")
@@ -199,6 +202,9 @@ def success_interval(successes: int, n: int) -> tuple[float, float]:
 
 def score_interval(scores: Sequence[float]) -> list[float] | None:
     """95 % interval of a mean score, from Student's t over the tasks; None for fewer than two: nothing is known."""
+    from scipy.stats import sem
+    from scipy.stats import t as student
+
     if len(scores) < 2:
         return None
     half = float(student.ppf(0.975, len(scores) - 1) * sem(scores))

@@ -38,6 +38,10 @@ class ChatTokenizer(Protocol):
         """Text to token ids."""
         ...
 
+    def decode(self, token_ids: Any, **kwargs: Any) -> Any:
+        """Token ids to text."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
@@ -152,6 +156,10 @@ class Chat:
         """
         close, before, after = self._reply_parts
         return [*(() if finished else close), *before, *self._encode(self.neutral(observation)), *after]
+
+    def decode(self, tokens: Any) -> str:
+        """Text of a response, without the template's special tokens."""
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
 
     def neutral(self, text: str) -> str:
         """The text with every special token of the tokenizer broken by a space, so that it stays plain text."""

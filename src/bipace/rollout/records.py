@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Step", "TokenSequence", "Trajectory", "events"]
+__all__ = ["EpisodeSummary", "Step", "TokenSequence", "Trajectory", "episode_metrics", "events"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +91,22 @@ class Trajectory:
         """Sum of the step rewards."""
         return float(sum(step.reward for step in self.steps))
 
+    @property
+    def summary(self) -> EpisodeSummary:
+        """What metrics need of it."""
+        return EpisodeSummary(
+            steps=len(self.steps),
+            reward=self.reward,
+            won=self.won,
+            terminated=self.terminated,
+            truncated=self.truncated,
+            overlong=self.overlong,
+            aborted=bool(self.error),
+            unparsed=sum(not step.parsed for step in self.steps),
+            rejected=sum(not step.valid for step in self.steps),
+            unfinished=sum(not step.finished for step in self.steps),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The record as one JSON line (text only; tokens stay with the trainer)."""
         steps = [{name: getattr(step, name) for name in Step.__slots__} for step in self.steps]
@@ -99,17 +114,57 @@ class Trajectory:
         return {"task": self.task, "member": self.member, "reward": self.reward, **flags, "steps": steps}
 
 
+@dataclass(frozen=True, slots=True)
+class EpisodeSummary:
+    """What metrics need of an episode; plain values, so that it can travel with an engine's rows.
+
+    Attributes:
+        steps: model calls.
+        reward: sum of the step rewards, in the environment's own unit.
+        won: True when the task was solved.
+        terminated: True when the environment ended the episode.
+        truncated: True when the horizon or the context limit did.
+        overlong: True when the context limit did.
+        aborted: True when a failing environment did.
+        unparsed: responses without the required form.
+        rejected: actions that the environment could not apply.
+        unfinished: responses that hit their token limit.
+    """
+
+    steps: int
+    reward: float
+    won: bool
+    terminated: bool
+    truncated: bool
+    overlong: bool
+    aborted: bool
+    unparsed: int
+    rejected: int
+    unfinished: int
+
+
+def episode_metrics(episodes: Sequence[EpisodeSummary]) -> dict[str, float]:
+    """Episodes and the ordinary mishaps of a rollout, under the names `episode/` and `event/` of docs/metrics.md.
+
+    Rates and means are over episodes with a step that no fault ended; 0 where there are none.
+    """
+    played = [e for e in episodes if e.steps and not e.aborted]
+    n = max(len(played), 1)
+    return {
+        "episode/success_rate": sum(e.won for e in played) / n,
+        "episode/reward_mean": sum(e.reward for e in played) / n,
+        "episode/steps_mean": sum(e.steps for e in played) / n,
+        "episode/count": float(len(played)),
+        "event/unparsed": float(sum(e.unparsed for e in episodes)),
+        "event/rejected": float(sum(e.rejected for e in episodes)),
+        "event/unfinished": float(sum(e.unfinished for e in episodes)),
+        "event/overlong": float(sum(e.overlong for e in episodes)),
+        "event/truncated": float(sum(e.truncated for e in episodes)),
+        "event/aborted": float(sum(e.aborted for e in episodes)),
+    }
+
+
 def events(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """How often the ordinary mishaps of a rollout happened, as metric names -> counts."""
-    steps = [step for trajectory in trajectories for step in trajectory.steps]
-    counts = Counter(
-        {
-            "event/unparsed": sum(not s.parsed for s in steps),
-            "event/rejected": sum(not s.valid for s in steps),
-            "event/unfinished": sum(not s.finished for s in steps),
-            "event/overlong": sum(t.overlong for t in trajectories),
-            "event/truncated": sum(t.truncated for t in trajectories),
-            "event/aborted": sum(bool(t.error) for t in trajectories),
-        }
-    )
-    return {name: float(value) for name, value in counts.items()}
+    metrics = episode_metrics([trajectory.summary for trajectory in trajectories])
+    return {name: value for name, value in metrics.items() if name.startswith("event/")}

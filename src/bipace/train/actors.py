@@ -1,4 +1,4 @@
-"""From the configuration to the things it names: actors (shipped, or any folder) and the collector."""
+"""From the configuration to the things it names: the actor, its reference, the engine and the collector."""
 
 from __future__ import annotations
 
@@ -10,40 +10,12 @@ from bipace.envs.base import Suite
 from bipace.envs.isolation import isolate
 from bipace.policies import lora
 from bipace.policies.hf import Actor
-from bipace.policies.pretrained import CATALOGUE, cached_folder
 from bipace.policies.vllm import VllmDecoder
 from bipace.rollout.collect import Collector, Decoder
 from bipace.train.config import Config, ConfigError
+from bipace.train.places import SHIPPED, actor_folder
 
-__all__ = ["SHIPPED", "actor_folder", "load_actor", "make_collector", "make_decoder", "reference_actor"]
-
-SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "actors"
-
-
-def actor_folder(name: str) -> Path:
-    """The folder of a shipped actor ("textcraft-small") or a fetched model ("smollm2-135m"), or the folder itself.
-
-    A checkpoint folder (it holds `actor/`) and a run folder (it holds `best/` or `last/`) stand for the actor inside.
-
-    Raises:
-        ConfigError: none of these; a model that has not been fetched yet.
-    """
-    shipped = SHIPPED / name
-    if "/" not in name and shipped.is_dir():
-        return shipped
-    fetched = cached_folder(name)
-    if fetched is not None:
-        return fetched
-    folder = Path(name)
-    for inner in ("actor", "best/actor", "last/actor"):
-        if (folder / inner).is_dir():
-            return folder / inner
-    if folder.is_dir():
-        return folder
-    if name in CATALOGUE:
-        raise ConfigError(f"actor.folder: {name!r} has not been fetched yet; run: bipace models fetch {name}")
-    known = ", ".join([*(sorted(p.name for p in SHIPPED.iterdir()) if SHIPPED.is_dir() else ()), *CATALOGUE])
-    raise ConfigError(f"actor.folder: no folder {name!r} and no shipped actor of that name (known names: {known})")
+__all__ = ["SHIPPED", "actor_folder", "load_actor", "make_collector", "make_decoder", "open_actor", "reference_actor"]
 
 
 def load_actor(config: Config, checkpoint: Path | None = None) -> Actor:
@@ -65,12 +37,52 @@ def load_actor(config: Config, checkpoint: Path | None = None) -> Actor:
             f"actor.folder: {folder} is a LoRA adapter; start from a whole model, made with: "
             f"bipace models merge {settings.folder} OUT"
         )
-    actor = Actor.load(folder, device=settings.device, dtype=getattr(torch, settings.dtype))
+    actor = open_actor(folder, device=settings.device, dtype=getattr(torch, settings.dtype))
     if settings.lora_rank and actor.adapter is None:
         actor.add_lora(
             rank=settings.lora_rank, alpha=settings.lora_alpha, targets=settings.lora_targets, seed=config.run.seed
         )
     return actor
+
+
+def open_actor(folder: Path, *, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Actor:
+    """The actor of a folder, on a device that is there and with weights that are numbers.
+
+    Raises:
+        ConfigError: no such device; a damaged file; weights that are not finite.
+        FileNotFoundError, ModuleNotFoundError, ValueError: what `bipace.policies.hf.Actor.load` refuses.
+    """
+    _check_device(device)
+    try:
+        actor = Actor.load(folder, device=device, dtype=dtype)
+    except (FileNotFoundError, ModuleNotFoundError, ConfigError, MemoryError):
+        raise
+    except Exception as error:  # the libraries that read weights and tokenizers raise each its own
+        if isinstance(error, ValueError) and str(folder) in str(error):
+            raise
+        what = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ConfigError(
+            f"actor.folder: {folder} cannot be loaded, a file in it is damaged or does not fit: {what}"
+        ) from error
+    for name, weight in actor.model.state_dict().items():
+        if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
+            raise ConfigError(
+                f"actor.folder: {folder}: the weights {name} are not all finite numbers; take an earlier checkpoint"
+            )
+    return actor
+
+
+def _check_device(device: str) -> None:
+    try:
+        kind = torch.device(device)
+    except RuntimeError as error:
+        raise ConfigError(f"actor.device: {device!r}, expected cpu or cuda") from error
+    if kind.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"actor.device: {device!r}, but torch finds no CUDA device here; use actor.device=cpu")
+    if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"actor.device: {device!r}, but there are {torch.cuda.device_count()} CUDA devices")
+    if kind.type not in ("cpu", "cuda"):
+        raise ConfigError(f"actor.device: {device!r}, expected cpu or cuda")
 
 
 def reference_actor(config: Config) -> Actor | None:
@@ -80,7 +92,7 @@ def reference_actor(config: Config) -> Actor | None:
     """
     if config.update.kl_loss_coef == 0 or config.actor.lora_rank:
         return None
-    return Actor.load(actor_folder(config.actor.folder), device=config.actor.device)
+    return open_actor(actor_folder(config.actor.folder), device=config.actor.device)
 
 
 def make_decoder(config: Config, actor: Actor) -> Decoder:
@@ -109,6 +121,6 @@ def make_collector(config: Config, suite: Suite, layer: int | None = None) -> Co
         max_steps=config.env.max_steps or suite.max_steps,
         max_new_tokens=config.prompt.max_new_tokens,
         max_tokens=config.prompt.max_tokens,
-        wave=config.rollout.wave,
+        wave=config.rollout.parallel,
         layer=layer,
     )

@@ -6,6 +6,7 @@ stops at the first evaluation that reaches the target success rate.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +21,9 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from bipace.envs.base import Suite, offers_of
 from bipace.policies.hf import Actor
 from bipace.policies.scoring import buckets, score
-from bipace.rollout.prompts import Chat
-from bipace.rollout.records import TokenSequence
+from bipace.rollout.episode import Play
+from bipace.rollout.prompts import Chat, Parsed
+from bipace.rollout.records import TokenSequence, Trajectory
 from bipace.train.tokenizer import CHATML, END, PAD, train_tokenizer
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 
+_log = logging.getLogger(__name__)
 _CODE = re.compile(r"\b(?=[A-Z]*[0-9])(?=[0-9]*[A-Z])[A-Z0-9]{8,}\b")
 WARM_UP = 75  # updates until the learning rate is reached
 
@@ -84,16 +87,24 @@ def demonstrate(suite: Suite, tasks: Sequence[str], max_steps: int) -> Iterator[
     """Play the suite's expert on each task; tasks it has no plan for, or a plan longer than max_steps, are left out.
 
     A suite whose expert knows what an agent cannot see may offer a `demonstration`, which finds it by acting; that is
-    played instead.
+    played instead. A task whose environment fails on the way is left out with a warning.
     """
-    environment = suite.make()
-    play = offers_of(suite).demonstration or suite.expert
+    plan_of = offers_of(suite).demonstration or suite.expert
     for task in tasks:
-        plan = play(task)
+        plan = plan_of(task)
         if not 0 < len(plan) <= max_steps:
             continue
-        first = environment.reset(task).observation
-        yield Demonstration(first, tuple((action, environment.step(action).observation) for action in plan))
+        play = Play(Trajectory(task, 0))
+        play.reset(suite)
+        first, turns = play.turn.observation, list[tuple[str, str]]()
+        for action in plan:
+            if not play.record.error:
+                play.act(Parsed(action, True), action)
+                turns.append((action, play.turn.observation))
+        if play.record.error:
+            _log.warning("task %r is left out of the demonstrations: %s", task, play.record.error)
+        else:
+            yield Demonstration(first, tuple(turns))
 
 
 def encode(
@@ -164,16 +175,20 @@ def batches(
 
     Args:
         sequences: demonstrations.
-        size: of a batch; what is left over at the end of a pass is dropped.
+        size: of a batch; what is left over at the end of a pass is dropped. Where there are fewer demonstrations than
+            this, a batch is all of them.
         seed: of the order and of the codes.
         codes: tokens to exchange; none changes nothing.
         pool: exchange them for the first so many alone; None: for any. To tell a few apart and copy them is learned
             far sooner than to do it with a thousand, and it is the same skill.
 
     Raises:
-        ValueError: a sequence holds more codes than the pool.
+        ValueError: no demonstrations; a sequence holds more codes than the pool.
     """
+    if not sequences:
+        raise ValueError("demonstrations: there are none to learn from")
     order, drawn = np.random.default_rng(seed), np.random.default_rng((seed, 1))
+    size = min(size, len(sequences))
     while True:
         places = order.permutation(len(sequences))
         for start in range(0, len(places) - size + 1, size):

@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["finish_iteration_first"]
+__all__ = ["finish_iteration_first", "say_on_stderr"]
+
+
+def say_on_stderr(what: str) -> None:
+    """One line for whoever runs this."""
+    print(what, file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,31 +19,48 @@ import numpy as np
 import torch
 
 from bipace.core.advantages import Recipe, advantages
-from bipace.core.calibrate import calibration_metrics, choose, hold
-from bipace.core.diagnostics import credit_diagnostics
+from bipace.core.calibrate import calibration_metrics, choose, hold, open_directions
+from bipace.core.diagnostics import DegenerateClustersWarning, credit_diagnostics, degenerate_clusters
+from bipace.core.rows import Rows
 from bipace.core.steps import StepBatch
 from bipace.envs.base import Suite
 from bipace.envs.registry import get_suite
 from bipace.rollout.panel import PanelResult, choose_panels, evaluate, panel_tasks
-from bipace.rollout.records import TokenSequence, Trajectory, events
+from bipace.rollout.records import TokenSequence, Trajectory, episode_metrics
 from bipace.rollout.sampler import choose_tasks
 from bipace.rollout.table import to_rows
 from bipace.train.actors import load_actor, make_collector, make_decoder, reference_actor
-from bipace.train.checkpoint import load_optimizer, read_state, save_checkpoint, write_text
+from bipace.train.calibration import scan_metrics, scan_rollouts
+from bipace.train.checkpoint import load_optimizer, save_checkpoint
+from bipace.train.checkpoints import read_state, settle
 from bipace.train.config import Config, ConfigError
-from bipace.train.interrupt import finish_iteration_first
+from bipace.train.files import held, write_text
+from bipace.train.history import append_lines, check_logs, drop_validations, rewind_logs
+from bipace.train.interrupt import finish_iteration_first, say_on_stderr
 from bipace.train.loggers import check_loggers, open_loggers
-from bipace.train.run_folder import append_lines, begin, check_folder, provenance, rewind, start_of
-from bipace.train.timing import Clock
-from bipace.train.update import engine_gap, sampled_scores, score_sequences, token_values, update_policy
+from bipace.train.places import actor_folder, mismatch
+from bipace.train.provenance import provenance
+from bipace.train.run_folder import begin, check_folder, start_of
+from bipace.train.scored import engine_gap, sampled_scores, score_sequences
+from bipace.train.threads import use_threads
+from bipace.train.timing import Clock, Slowness
+from bipace.train.update import token_values, update_policy
 
-__all__ = ["NonFiniteError", "Run", "train"]
+__all__ = ["NonFiniteError", "NothingPlayed", "Run", "RunStopped", "refuse_aborted", "train"]
 
 # Streams of random numbers: (seed, iteration, stream) -> independent generators; 0 and 3 are the sampler's.
 _SAMPLING, _SHUFFLE = 1, 2
 
 
-class NonFiniteError(RuntimeError):
+class RunStopped(RuntimeError):
+    """The run cannot go on; the message says why, and the last checkpoint is kept."""
+
+
+class NothingPlayed(RunStopped):
+    """Every episode was aborted by its environment: there is nothing to learn from or to judge by."""
+
+
+class NonFiniteError(RunStopped):
     """The policy broke down: too many non-finite updates, or its weights or probabilities are no numbers.
 
     The last checkpoint is kept.
@@ -57,8 +76,10 @@ class Run:
         folder: where everything is written.
         checkpoint: where it goes on from, or None for the configured actor.
         iteration: iterations completed.
-        best: best validation success so far, -1 before the first.
+        best: best success of a validation that was due (the first, every `run.validate_every`), -1 before the first.
         best_iteration: the iteration of its checkpoint, None before the first.
+        final_best: True where the last iteration's validation, which a longer run would not have made, is better.
+        stopped: True where Ctrl-C ended the run before its last iteration.
         validations: panel -> iteration -> success, interval and families.
     """
 
@@ -68,22 +89,23 @@ class Run:
     iteration: int = 0
     best: float = -1.0
     best_iteration: int | None = None
+    final_best: bool = False
+    stopped: bool = False
     validations: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
     def __post_init__(self) -> None:
         config = self.config
-        if config.actor.threads:
-            torch.set_num_threads(config.actor.threads)
         self.recipe = config.recipe()
         self.suite: Suite = get_suite(config.env.suite)
         self.panels = choose_panels(self.suite, config.env.split, config.env.panel, config.env.held_out)
-        self.tasks: Sequence[str] = self.suite.splits[self.panels.split]
+        self.tasks: Sequence[str] = panel_tasks(self.suite, self.panels.split)
         if len(self.tasks) < config.rollout.tasks:
             raise ConfigError(
                 f"rollout.tasks: {config.rollout.tasks}, but split {self.panels.split!r} holds {len(self.tasks)} tasks"
             )
         self.actor = load_actor(config, self.checkpoint)
-        self.layer = self.actor.layer_index(config.features.layer) if config.needs_features else None
+        self.threads = use_threads(self.actor, config.actor.threads)
+        self.layer = self.actor.layer_index(config.features.layer) if config.captures else None
         self.from_rollout = config.features.source == "rollout"
         self.decoder = make_decoder(config, self.actor)
         self.collector = make_collector(config, self.suite, self.layer if self.from_rollout else None)
@@ -92,18 +114,34 @@ class Run:
         )
         self.reference = reference_actor(config)
         self.skipped = 0
-        self.radius: tuple[float, int] | None = None  # (eps, whiten) that eps="auto" chose last
+        self.radius: tuple[float, int] | None = None  # (eps, whiten) that eps="auto" or "calibrate" chose last
+        self.warned = False
         if self.checkpoint:
             load_optimizer(self.optimizer, self.checkpoint)
-            state = read_state(self.checkpoint)
+            self._take_up(read_state(self.checkpoint))
+
+    def _take_up(self, state: dict[str, Any]) -> None:
+        try:
             self.iteration, self.skipped, self.validations = state["iteration"], state["skipped"], state["validations"]
             self.best, self.best_iteration = state["best"], state["best_iteration"]
             self.radius = tuple(state["radius"]) if state["radius"] else None
+            self.final_best = state.get("final_best", False)
+        except (KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{self.checkpoint}: trainer_state.json is damaged ({error}); put an undamaged copy there"
+            ) from error
+        if state.get("layer") is not None:
+            self._read_layer(state["layer"])
 
     @property
     def improved(self) -> bool:
         """True where this iteration's validation is better than any before."""
         return self._latest_success() > self.best
+
+    @property
+    def due(self) -> bool:
+        """True where this iteration is validated however long the run is."""
+        return self.iteration % self.config.run.validate_every == 0
 
     def step(self) -> dict[str, float]:
         """One iteration: 16 prompt groups of 8 episodes by default, one update."""
@@ -121,6 +159,7 @@ class Run:
                 if self.from_rollout and sequences
                 else score_sequences(self.actor, sequences, layer=shared, **scoring)
             )
+        refuse_aborted(trajectories, f"of iteration {self.iteration + 1}", self._way_on)
         if not _finite(scored.logprobs):
             raise self._broken("the policy's probabilities are not finite")
         features = scored.features
@@ -133,13 +172,15 @@ class Run:
                 features=features,
                 action_key=config.features.action_key,
                 refused_actions=config.features.refused_actions,
-                reward_scale=config.env.success_reward,
+                reward_scale=config.env.reward_scale,
                 success_only=config.env.reward == "success",
                 invalid_action_penalty=config.update.invalid_action_penalty,
             )
-            made, chosen = self._held(rows.batch)
-            found = advantages(rows.batch, made)
+            batch, made, chosen = self._calibrated(rows, sequences)
+            found = advantages(batch, made)
             values = token_values(sequences, rows.scatter(found.values))
+            credit = credit_diagnostics(batch, found)
+            self._warn(credit)
         reference = None
         if config.update.kl_loss_coef > 0:
             frozen = self.reference or self.actor
@@ -169,9 +210,8 @@ class Run:
                 self.folder / "rollouts.jsonl", [{"iteration": self.iteration, **t.to_json()} for t in trajectories]
             )
         return {
-            **_episode_metrics(trajectories),
-            **events(trajectories),
-            **credit_diagnostics(rows.batch, found),
+            **episode_metrics([trajectory.summary for trajectory in trajectories]),
+            **credit,
             **chosen,
             **({} if self.from_rollout else engine_gap(sequences, scored)),
             **updated,
@@ -187,6 +227,7 @@ class Run:
             temperature=self.config.run.validation_temperature,
             generator=self._generator(self.config.run.seed),
         )
+        refuse_aborted(result.trajectories, f"on {panel} at iteration {self.iteration}", self._way_on)
         self.validations.setdefault(panel, {})[str(self.iteration)] = result.summary()
         place = self.folder / "validation" / f"iteration-{self.iteration:06d}.{quote(panel, safe='')}.jsonl"
         place.parent.mkdir(exist_ok=True)
@@ -196,17 +237,41 @@ class Run:
     def save(self) -> None:
         """Write a checkpoint of the present state."""
         best = self.improved
-        if best:
+        if best and self.due:
             self.best, self.best_iteration = self._latest_success(), self.iteration
+        self.final_best = best and not self.due
         state = {
             "iteration": self.iteration,
             "best": self.best,
             "best_iteration": self.best_iteration,
+            "final_best": self.final_best,
             "skipped": self.skipped,
             "radius": self.radius,
+            "layer": self.layer,
             "validations": self.validations,
         }
-        save_checkpoint(self.folder, self.actor, self.optimizer, state, best=best)
+        save_checkpoint(self.folder, self.actor, self.optimizer, state, best=best, kept=self._kept)
+
+    @property
+    def _kept(self) -> tuple[int, ...]:
+        return () if self.best_iteration is None else (self.best_iteration,)
+
+    def go_on(self) -> list[str]:
+        """Bring the folder to where the run goes on from; returns what the user should know.
+
+        Where the run is made longer, the validation of what was its last iteration goes as far as a longer run would
+        not have made it: the log and the best checkpoint are then those of a run that was planned so long.
+        """
+        at = self.iteration if self.checkpoint else -1
+        if 0 < at < self.config.run.iterations:
+            self.final_best = False
+            extra = [p for p in self.validations if p != self.panels.panel or not self.due]
+            for panel in extra:
+                self.validations[panel].pop(str(at), None)
+            drop_validations(self.folder, at, extra)
+        rewind_logs(self.folder, at)
+        best = at if self.final_best else self.best_iteration
+        return settle(self.folder, at if self.checkpoint else None, best, kept=self._kept)
 
     def _latest_success(self) -> float:
         return self.validations.get(self.panels.panel, {}).get(str(self.iteration), {}).get("success", -1.0)
@@ -229,6 +294,29 @@ class Run:
             temperature=self.config.rollout.temperature,
             generator=generator,
         )
+
+    def _calibrated(self, rows: Rows, sequences: Sequence[TokenSequence]) -> tuple[StepBatch, Recipe, dict[str, float]]:
+        """The table, the recipe at its radius, and what to log; eps="calibrate" chooses layer and radius, once."""
+        if self.radius is not None or open_directions(self.recipe) is None:
+            return rows.batch, *self._held(rows.batch)
+        found, layers = scan_rollouts(self.actor, sequences, rows, self.recipe, self.config)
+        self.radius = found.chosen.eps, found.chosen.whiten
+        self._read_layer(int(found.chosen.layer))
+        metrics = {f"credit/{name}": value for name, value in scan_metrics(found).items()}
+        return replace(rows.batch, features=layers[found.chosen.layer]), hold(self.recipe, *self.radius), metrics
+
+    def _read_layer(self, layer: int) -> None:
+        if self.layer not in (None, layer):
+            self.layer = layer
+            self.collector = make_collector(self.config, self.suite, layer if self.from_rollout else None)
+
+    def _warn(self, credit: dict[str, float]) -> None:
+        """Say once that clusters compare hardly anything, or everything."""
+        shape = {name.removeprefix("cluster/"): value for name, value in credit.items()}
+        said = degenerate_clusters(shape) if self.layer is not None and "clusters" in shape else ""
+        if said and not self.warned:
+            self.warned = True
+            warnings.warn(f"iteration {self.iteration + 1}: {said}", DegenerateClustersWarning, stacklevel=2)
 
     def _held(self, batch: StepBatch) -> tuple[Recipe, dict[str, float]]:
         """The recipe at the radius of eps="auto", chosen anew where its turn has come, and what to log of it."""
@@ -260,12 +348,16 @@ class Run:
         allowed = self.config.update.max_skipped
         if self.skipped > allowed:
             raise self._broken(
-                f"{self.skipped} updates had a non-finite loss or gradient, update.max_skipped allows {allowed}"
+                f"{self.skipped} updates had a non-finite loss or gradient, at most {allowed} are skipped in a run"
             )
         # One forward of one sequence tells whether what is about to be saved can still speak.
         probe = score_sequences(self.actor, sequences[:1], layer=None, micro_tokens=self.config.update.micro_tokens)
         if not _finite(probe.logprobs):
             raise self._broken("the update left a policy whose probabilities are not finite")
+
+    @property
+    def _way_on(self) -> str:
+        return f"Mend the environment, then: bipace train --resume {self.folder}"
 
     def _broken(self, what: str) -> NonFiniteError:
         return NonFiniteError(
@@ -275,7 +367,12 @@ class Run:
 
 
 def train(
-    config: Config, folder: Path, *, resume: bool = False, on_iteration: Callable[[Run, dict[str, float]], None]
+    config: Config,
+    folder: Path,
+    *,
+    resume: bool = False,
+    on_iteration: Callable[[Run, dict[str, float]], None],
+    say: Callable[[str], None] = say_on_stderr,
 ) -> Run:
     """Train to `run.iterations`, validating and saving on the way.
 
@@ -290,25 +387,45 @@ def train(
             the first; the configuration must be the same but for run.iterations,
             run.loggers and actor.threads.
         on_iteration: called with the run and the metrics of each finished iteration (0: the warm start's validation).
+        say: called with what a user should know: the number of threads and why, iterations that the machine slows.
 
     Raises:
-        ConfigError: the folder holds another run, or resume with another configuration.
+        ConfigError: the folder holds another run, or resume with another configuration; another process trains in it;
+            its logs or its last checkpoint are damaged.
         NonFiniteError: the update broke down.
+        NothingPlayed: every episode of an iteration or a validation was aborted.
         OSError: the disk is full (errno ENOSPC); the last complete checkpoint is untouched.
     """
     check_folder(config, folder, resume)
     check_loggers(config.run.loggers)
-    run = Run(config, folder, start_of(folder) if resume else None)
-    # Everything that can be wrong with the settings was found by now, before a file is written.
-    tasks = {name: panel_tasks(run.suite, name) for name in (run.panels.split, run.panels.panel, *run.panels.held_out)}
-    begin(config, folder, provenance(config, run.recipe, tasks))
-    rewind(folder, run.iteration if run.checkpoint else -1, run.best_iteration)
+    with ExitStack() as stack:
+        if resume:
+            stack.enter_context(held(folder))
+        run = Run(config, folder, start_of(folder) if resume else None)
+        # Everything that can be wrong with the settings was found by now, before a file is written.
+        if resume:
+            check_logs(folder, run.iteration if run.checkpoint else -1)
+        else:
+            stack.enter_context(held(folder))
+            check_folder(config, folder, resume)  # another process may have been here meanwhile
+        begin(config, folder, _origin(run))
+        threads = f"threads: {run.threads.number} ({run.threads.why})"
+        for what in filter(None, (*run.go_on(), threads, _warning(run))):
+            say(what)
+        _train(run, on_iteration, say)
+    return run
+
+
+def _train(run: Run, on_iteration: Callable[[Run, dict[str, float]], None], say: Callable[[str], None]) -> None:
+    config, folder, slowness = run.config, run.folder, Slowness()
     with open_loggers(config, folder, run.iteration) as log, finish_iteration_first() as interrupted:
 
         def record(metrics: dict[str, float]) -> None:
             append_lines(folder / "metrics.jsonl", [{"iteration": run.iteration, **metrics}])
             log(run.iteration, metrics)
             on_iteration(run, metrics)
+            if notice := slowness.notice(metrics):
+                say(f"iteration {run.iteration}: {notice}")
 
         if run.checkpoint is None:
             record(_validation(run, first=True))
@@ -316,12 +433,30 @@ def train(
         while run.iteration < config.run.iterations and not interrupted:
             metrics = run.step()
             last = run.iteration == config.run.iterations
-            if last or run.iteration % config.run.validate_every == 0:
+            if last or run.due:
                 metrics |= _validation(run, last=last)
             record(metrics)
             if last or interrupted or run.improved or run.iteration % config.run.save_every == 0:
                 run.save()
-    return run
+    run.stopped = run.iteration < config.run.iterations
+
+
+def _warning(run: Run) -> str:
+    """That the starting actor was made for another suite, where its card says so."""
+    return "" if run.checkpoint else mismatch(actor_folder(run.config.actor.folder), run.config.env.suite)
+
+
+def _origin(run: Run) -> dict[str, Any]:
+    """What the run is made of (`bipace.train.provenance`)."""
+    names = (run.panels.split, run.panels.panel, *run.panels.held_out)
+    tasks = {name: panel_tasks(run.suite, name) for name in names}
+    try:
+        actor = actor_folder(run.config.actor.folder)
+    except ConfigError:
+        if run.checkpoint is None:
+            raise
+        actor = None  # its checkpoint has all that a run without a reference needs
+    return provenance(run.config, run.recipe, tasks, run.threads, actor)
 
 
 def _validation(run: Run, first: bool = False, last: bool = False) -> dict[str, float]:
@@ -334,16 +469,14 @@ def _validation(run: Run, first: bool = False, last: bool = False) -> dict[str, 
     return {**metrics, "timing_s/validation": time.perf_counter() - start}
 
 
+def refuse_aborted(trajectories: Sequence[Trajectory], where: str, way_out: str) -> None:
+    """Raise NothingPlayed where there are episodes and every one of them was aborted: 0 % would not be the policy's."""
+    if trajectories and all(t.error for t in trajectories):
+        raise NothingPlayed(
+            f"env.suite: all {len(trajectories)} episodes {where} were aborted by the environment, the first by "
+            f"{trajectories[0].error[:300]!r}. {way_out}"
+        )
+
+
 def _finite(values: Sequence[torch.Tensor]) -> bool:
     return all(bool(torch.isfinite(part).all()) for part in values)
-
-
-def _episode_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    played = [t for t in trajectories if t.steps and not t.error]
-    n = max(len(played), 1)
-    return {
-        "episode/success_rate": sum(t.won for t in played) / n,
-        "episode/reward_mean": sum(t.reward for t in played) / n,
-        "episode/steps_mean": sum(len(t.steps) for t in played) / n,
-        "episode/count": float(len(played)),
-    }

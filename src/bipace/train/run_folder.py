@@ -6,26 +6,23 @@ iterations behind the checkpoint are dropped when a run is resumed: they are mad
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import platform
-from collections.abc import Sequence
-from importlib.metadata import version
+import re
 from pathlib import Path
 from typing import Any
 
-from bipace.core.advantages import Recipe
-from bipace.core.estimators import describe
-from bipace.rollout.panel import task_digest
-from bipace.train.checkpoint import relink, write_json
-from bipace.train.config import Config, ConfigError, write_config
+from bipace.train.checkpoints import find_last, is_sealed, is_temporary, prune
+from bipace.train.config import Config, ConfigError, config_from, write_config
+from bipace.train.files import LOCK, write_json
+from bipace.train.history import LOGS, logged
+from bipace.train.provenance import COMPARED
 
-__all__ = ["append_lines", "begin", "check_folder", "provenance", "rewind", "start_of"]
+__all__ = ["begin", "check_folder", "clear", "saved_config", "start_of"]
 
 # What may change between the parts of one run: its length, who else is told, and the machine's own number of threads.
 FREE = frozenset({"run.iterations", "run.loggers", "actor.threads"})
-LOGS = ("metrics.jsonl", "rollouts.jsonl")
+_FILES = {"config.json", "config.toml", "provenance.json", "summary.json", "curve.png", "last", "best", *LOGS}
+_RESULT = re.compile(r"\.?iteration-\d+\..*jsonl(\.tmp)?")
 
 
 def check_folder(config: Config, folder: Path, resume: bool) -> None:
@@ -35,54 +32,48 @@ def check_folder(config: Config, folder: Path, resume: bool) -> None:
         ConfigError: a new run in a folder that holds something; a resumed one without a run in it, or with one that was
             made under another configuration (the differing keys are named; those in FREE may differ).
     """
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder}: is a file; name a folder for the run with --out")
     if not resume:
         if folder.exists() and any(not _is_leftover(path) for path in folder.iterdir()):
-            raise ConfigError(f"{folder}: already holds a run; continue it with --resume, or name another with --out")
+            holds = "a run" if (folder / "config.json").is_file() else "something else"
+            way = f"continue it with --resume {folder}, or name" if holds == "a run" else "name"
+            raise ConfigError(f"{folder}: already holds {holds}; {way} another folder with --out")
         return
-    saved = folder / "config.json"
-    if not saved.is_file():
-        raise ConfigError(f"{folder}: holds no run to resume; start one without --resume")
-    refuse_differences(folder, _read(saved), config.model_dump(mode="json"))
+    refuse_differences(folder, saved_config(folder).model_dump(mode="json"), config.model_dump(mode="json"))
 
 
-def provenance(config: Config, recipe: Recipe, tasks: dict[str, Sequence[str]]) -> dict[str, Any]:
-    """What the configuration names but does not hold: the recipe's terms, the user's own files, the task lists.
+def saved_config(folder: Path) -> Config:
+    """The configuration of the run in the folder.
 
-    Args:
-        config: the run.
-        recipe: what its estimator was found to be.
-        tasks: split or panel -> task ids.
-
-    Returns:
-        JSON: recipe, files (path -> sha256), tasks (name -> n and sha256), versions and threads (for the record only).
+    Raises:
+        ConfigError: the folder holds no run, or its config.json is damaged.
     """
-    named = (config.estimator, config.env.suite)
-    files = [place for place, colon, _ in (name.rpartition(":") for name in named) if colon and place.endswith(".py")]
-    found = {
-        "recipe": describe(recipe),
-        "files": {file: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files},
-        "tasks": {name: {"n": len(ids), "sha256": task_digest(ids)} for name, ids in tasks.items()},
-        "versions": {
-            "python": platform.python_version(),
-            **{p: version(p) for p in ("torch", "transformers", "numpy")},
-        },
-        "cpus": os.cpu_count(),
-    }
-    return json.loads(json.dumps(found, default=lambda value: type(value).__name__))
+    path = folder / "config.json"
+    if not path.is_file():
+        raise ConfigError(f"{folder}: holds no run to resume; start one without --resume")
+    tree = _read(path)
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path}: is damaged; put an undamaged copy there or start a new run")
+    return config_from(tree)
 
 
 def begin(config: Config, folder: Path, origin: dict[str, Any]) -> None:
     """Write the configuration and the provenance; in a resumed folder the latter must be the same.
 
+    What an earlier version did not write down is not compared.
+
     Raises:
-        ConfigError: the recipe, a user's file or a task list is no longer what the run began with.
+        ConfigError: the recipe, a user's file, the actor or a task list is no longer what the run began with.
     """
     folder.mkdir(parents=True, exist_ok=True)
     saved = folder / "provenance.json"
     if saved.is_file():
-        compared = ("recipe", "files", "tasks")
         old = _read(saved)
-        refuse_differences(folder, {k: old.get(k) for k in compared}, {k: origin[k] for k in compared})
+        new = origin if "actor" in old else {**origin, "files": {k: origin["files"].get(k) for k in old["files"]}}
+        compared = [key for key in COMPARED if old.get(key) is not None and new.get(key) is not None]
+        refuse_differences(folder, {k: old[k] for k in compared}, {k: new[k] for k in compared})
+        origin = {**origin, "actor": origin.get("actor") or old.get("actor")}
     write_json(folder / "config.json", config.model_dump(mode="json"))
     write_json(saved, origin)
     write_config(config, folder / "config.toml")
@@ -92,29 +83,44 @@ def start_of(folder: Path) -> Path | None:
     """The checkpoint to go on from; None where the run was stopped before its first.
 
     Raises:
-        ConfigError: there was one, and it is gone.
+        ConfigError: there was one, and it is gone; a log is damaged.
     """
-    last = folder / "last"
-    if last.is_symlink() and not last.exists():
-        raise ConfigError(f"{folder}: the last checkpoint, {last.readlink()}, is gone; put it back or start a new run")
-    return last.resolve() if last.exists() else None
+    found = find_last(folder)
+    done = logged(folder)
+    if found is None and done > 0:
+        raise ConfigError(
+            f"{folder}: its log reaches iteration {done}, but it holds no whole checkpoint; copy the folder again with "
+            "its checkpoints/, or start a new run with --out"
+        )
+    return found
 
 
-def rewind(folder: Path, iteration: int, best: int | None) -> None:
-    """Bring links, logs and per-task results back to the checkpoint of this iteration (-1: to the very beginning)."""
-    relink(folder, best)
-    for name in LOGS:
-        if (folder / name).exists():
-            _truncate(folder / name, iteration)
-    for path in (folder / "validation").glob("iteration-*"):
-        if int(path.name.split("-")[1].split(".")[0]) > iteration:
+def clear(config: Config, folder: Path) -> None:
+    """Remove a run of this very configuration, so that another can take its place.
+
+    Raises:
+        ConfigError: the folder holds anything that such a run does not write, or a run of another configuration;
+            nothing is removed then.
+    """
+    if not folder.is_dir() or all(_is_leftover(path) for path in folder.iterdir()):
+        return
+    try:
+        refuse_differences(folder, saved_config(folder).model_dump(mode="json"), config.model_dump(mode="json"))
+    except ConfigError as error:
+        raise ConfigError(
+            f"{folder}: holds no run of the same kind, so it is left alone; name another with --out ({error})"
+        ) from error
+    foreign = sorted(str(path) for path in _foreign(folder))
+    if foreign:
+        raise ConfigError(
+            f"{folder}: is left alone, because the run did not write {foreign[0]}; name another folder with --out"
+        )
+    for name in ("last", "best"):
+        (folder / name).unlink(missing_ok=True)
+    prune(folder)
+    for path in (*(folder / "validation").glob("*"), *folder.iterdir()):
+        if path.is_file() and path.name != LOCK:
             path.unlink()
-
-
-def append_lines(path: Path, lines: Sequence[dict[str, Any]]) -> None:
-    """Append JSON lines."""
-    with path.open("a", encoding="utf-8", newline="\n") as file:
-        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
 def refuse_differences(folder: Path, old: Any, new: Any) -> None:
@@ -135,27 +141,29 @@ def _differences(old: Any, new: Any, prefix: str = "") -> set[str]:
 
 
 def _is_leftover(path: Path) -> bool:
-    """A temporary file of `write_json`, left by a run that was killed."""
-    return path.name.startswith(".") and path.name.endswith(".tmp")
+    """The lock, or a temporary file of `write_json` left by a run that was killed."""
+    return path.name == LOCK or (path.name.startswith(".") and path.name.endswith(".tmp"))
 
 
-def _truncate(path: Path, iteration: int) -> None:
-    """Cut a log before the first line that is behind the iteration or was being written when the run was killed."""
-    kept = 0
-    with path.open("r+b") as file:
-        for line in file:
-            if not line.endswith(b"\n") or _iteration(line) > iteration:
-                break
-            kept += len(line)
-        file.truncate(kept)
-
-
-def _iteration(line: bytes) -> float:
-    try:
-        return json.loads(line)["iteration"]
-    except (ValueError, TypeError, KeyError):
-        return float("inf")
+def _foreign(folder: Path) -> list[Path]:
+    """What in the folder no run has written."""
+    found = [
+        path
+        for path in folder.iterdir()
+        if not _is_leftover(path) and path.name not in {*_FILES, "checkpoints", "validation"}
+    ]
+    found += [path for name in ("last", "best") if (path := folder / name).is_dir() and not path.is_symlink()]
+    inside = folder / "validation"
+    found += [path for path in (inside.iterdir() if inside.is_dir() else ()) if not _RESULT.fullmatch(path.name)]
+    inside = folder / "checkpoints"
+    for path in inside.iterdir() if inside.is_dir() else ():
+        if path.is_symlink() or not (is_temporary(path) or is_sealed(path)):
+            found.append(path)
+    return found
 
 
 def _read(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: is damaged; put an undamaged copy there or start a new run") from error

@@ -19,8 +19,9 @@ from typing import Any, Literal
 from bipace.core.estimators import recipe_options
 from bipace.envs.registry import get_suite
 from bipace.rollout.panel import choose_panels
-from bipace.train.checkpoint import read_state, write_json
+from bipace.train.checkpoints import read_state
 from bipace.train.config import Config, ConfigError, add_override, config_from, read_tree
+from bipace.train.files import write_json
 from bipace.train.run_folder import check_folder
 
 __all__ = ["PlannedRun", "Study", "iterations_done", "load_study", "run_state", "write_plan"]

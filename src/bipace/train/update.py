@@ -7,113 +7,20 @@ of the whole mini-batch, so any cut gives the same gradient up to rounding.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
-from bipace.core.features import Features
 from bipace.core.steps import Floats
-from bipace.policies.device_features import as_features
 from bipace.policies.hf import Actor
 from bipace.policies.packing import micro_batches
-from bipace.policies.scoring import Scores, score
 from bipace.rollout.records import TokenSequence
 from bipace.train.config import UpdateConfig
 from bipace.train.losses import k3, policy_loss
+from bipace.train.scored import score_part
 
-__all__ = ["Scored", "engine_gap", "sampled_scores", "score_sequences", "token_values", "update_policy"]
-
-
-LARGEST_GAP = 0.2  # nats a token, many times what bfloat16 leaves between two programs
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Old log-probabilities and features of all steps.
-
-    Attributes:
-        logprobs: for each sequence, [n_i] log-probabilities of its response tokens in order.
-        features: [N, D] float32, one row per step in step order, or None. Those of an actor on a GPU stay there.
-    """
-
-    logprobs: list[torch.Tensor]
-    features: Features | None
-
-
-def sampled_scores(sequences: Sequence[TokenSequence]) -> Scored:
-    """What the rollout already knows: each response token's log-probability when drawn, and the states kept with it.
-
-    The policy has not moved since, so these are the old log-probabilities, equal to `score_sequences` up to rounding
-    (1e-5 in float32; in lower precision score anew).
-
-    Raises:
-        ValueError: a sequence that was not sampled.
-    """
-    logprobs = [s.logprobs for s in sequences if s.logprobs is not None]
-    if len(logprobs) < len(sequences):
-        raise ValueError("sequences: some carry no log-probabilities, so they were not sampled; use score_sequences")
-    states = [s.states for s in sequences if s.states is not None]
-    return Scored([torch.from_numpy(x) for x in logprobs], np.concatenate(states) if states else None)
-
-
-def score_sequences(
-    actor: Actor, sequences: Sequence[TokenSequence], *, layer: int | None, micro_tokens: int, temperature: float = 1.0
-) -> Scored:
-    """Log-probabilities of every response token, and the hidden state at each step's last prompt token, in one forward.
-
-    Args:
-        actor: the policy.
-        sequences: what was sampled.
-        layer: index into hidden_states, or None for no features.
-        micro_tokens: padded tokens per forward.
-        temperature: the rollouts' own, so that probabilities are those the tokens were sampled with.
-    """
-    logprobs: list[torch.Tensor] = [torch.empty(0)] * len(sequences)
-    features: list[torch.Tensor] = [torch.empty(0)] * len(sequences)
-    with torch.no_grad():
-        for chosen in micro_batches([s.tokens for s in sequences], [s.spans for s in sequences], micro_tokens):
-            scores = _score(actor, [sequences[i] for i in chosen], layer, temperature)
-            tokens = [_response_length(sequences[i]) for i in chosen]
-            spans = [len(sequences[i].spans) for i in chosen]
-            for k, part in zip(chosen, scores.logprobs.split(tokens), strict=True):
-                logprobs[k] = part
-            if scores.features is not None:
-                for k, part in zip(chosen, scores.features.split(spans), strict=True):
-                    features[k] = part
-    if layer is None:
-        return Scored(logprobs, None)
-    nothing = np.zeros((0, actor.hidden_size), np.float32)
-    return Scored(logprobs, as_features(torch.cat(features)) if sequences else nothing)
-
-
-def engine_gap(sequences: Sequence[TokenSequence], scored: Scored) -> dict[str, float]:
-    """How far the engine that sampled is from the actor: |log-probability when drawn - scored anew|, over all tokens.
-
-    Args:
-        sequences: what was sampled.
-        scored: their old log-probabilities (`score_sequences`).
-
-    Returns:
-        Mean and largest gap in nats; nothing where no token was sampled.
-
-    Raises:
-        RuntimeError: a mean gap that rounding does not explain: the engine speaks with other weights than the actor.
-    """
-    gaps = [
-        torch.from_numpy(s.logprobs).sub(found.cpu()).abs()
-        for s, found in zip(sequences, scored.logprobs, strict=True)
-        if s.logprobs is not None
-    ]
-    if not gaps:
-        return {}
-    everything = torch.cat(gaps)
-    if everything.mean() > LARGEST_GAP:
-        raise RuntimeError(
-            f"rollout/logprob_gap: {float(everything.mean()):.3f} nats between the engine that sampled and the actor, "
-            f"more than the {LARGEST_GAP} that rounding explains: it speaks with other weights; use rollout.engine=hf"
-        )
-    return {"rollout/logprob_gap": float(everything.mean()), "rollout/logprob_gap_max": float(everything.max())}
+__all__ = ["token_values", "update_policy"]
 
 
 def token_values(sequences: Sequence[TokenSequence], step_values: Floats) -> list[torch.Tensor]:
@@ -178,113 +85,109 @@ def update_policy(
     Returns:
         Metrics, token means over the pass: loss, clip share, KL, entropy, gradient norm, and skipped mini-batches.
     """
-    totals = _Totals()
+    task = _Objective(actor, sequences, old, advantages, reference, config, temperature, autocast)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    totals = _Totals()
     for _ in range(config.epochs):
         for batch in _minibatches(groups, config.parts(len(sequences)), shuffle):
             tokens = sum(len(old[i]) for i in batch)
             if tokens == 0:
                 continue
             optimizer.zero_grad(set_to_none=True)
-            before = totals.sums()
-            everyone = config.kl_loss_coef > 0 or config.entropy_coef > 0
-            active = [i for i in batch if everyone or bool((advantages[i] != 0).any())]
-            tokens_of, spans_of = [sequences[i].tokens for i in active], [sequences[i].spans for i in active]
-            for positions in micro_batches(tokens_of, spans_of, config.micro_tokens):
-                chosen = [active[p] for p in positions]
-                loss = _loss(
-                    actor, sequences, old, advantages, reference, chosen, config, temperature, autocast, totals
-                )
-                (loss / tokens).backward()
-            norm = float(torch.nn.utils.clip_grad_norm_(parameters, config.grad_clip)) if active else 0.0
-            if not (np.isfinite(norm) and np.isfinite(totals.loss)):
-                totals.loss, totals.clipped, totals.kl, totals.entropy = before
+            sums = replace(totals.sums)
+            computed = task.accumulate_gradient(batch, tokens, sums)
+            norm = float(torch.nn.utils.clip_grad_norm_(parameters, config.grad_clip)) if computed else 0.0
+            if np.isfinite(norm) and np.isfinite(sums.loss):
+                totals.sums, totals.tokens = sums, totals.tokens + tokens
+                totals.norms.append(norm)
+                optimizer.step()
+            else:
                 totals.skipped += 1
                 optimizer.zero_grad(set_to_none=True)
-                continue
-            totals.tokens += tokens
-            totals.norms.append(norm)
-            optimizer.step()
     return totals.metrics()
 
 
 @dataclass
-class _Totals:
+class _Sums:
+    """Sums over response tokens."""
+
     loss: float = 0.0
     clipped: float = 0.0
     kl: float = 0.0
     entropy: float = 0.0
+
+
+@dataclass
+class _Totals:
+    """What the mini-batches that were not skipped came to."""
+
+    sums: _Sums = field(default_factory=_Sums)
     tokens: int = 0
     skipped: int = 0
-
-    def __post_init__(self) -> None:
-        self.norms: list[float] = []
-
-    def sums(self) -> tuple[float, float, float, float]:
-        return self.loss, self.clipped, self.kl, self.entropy
+    norms: list[float] = field(default_factory=list[float])
 
     def metrics(self) -> dict[str, float]:
         n = max(self.tokens, 1)
         return {
-            "update/loss": self.loss / n,
-            "update/clip_share": self.clipped / n,
-            "update/kl_reference": self.kl / n,
-            "update/entropy": self.entropy / n,
+            "update/loss": self.sums.loss / n,
+            "update/clip_share": self.sums.clipped / n,
+            "update/kl_reference": self.sums.kl / n,
+            "update/entropy": self.sums.entropy / n,
             "update/grad_norm": float(np.mean(self.norms)) if self.norms else 0.0,
             "update/skipped": float(self.skipped),
             "update/response_tokens": float(self.tokens),
         }
 
 
-def _loss(
-    actor: Actor,
-    sequences: Sequence[TokenSequence],
-    old: Sequence[torch.Tensor],
-    advantages: Sequence[torch.Tensor],
-    reference: Sequence[torch.Tensor] | None,
-    chosen: Sequence[int],
-    config: UpdateConfig,
-    temperature: float,
-    autocast: bool,
-    totals: _Totals,
-) -> torch.Tensor:
-    """Sum of the token losses of some sequences."""
+@dataclass(frozen=True)
+class _Objective:
+    """The loss of one iteration's rollouts; the fields are `update_policy`'s arguments."""
 
-    def flat(values: Sequence[torch.Tensor]) -> torch.Tensor:
-        return torch.cat([values[i] for i in chosen]).to(actor.device)
+    actor: Actor
+    sequences: Sequence[TokenSequence]
+    old: Sequence[torch.Tensor]
+    advantages: Sequence[torch.Tensor]
+    reference: Sequence[torch.Tensor] | None
+    config: UpdateConfig
+    temperature: float
+    autocast: bool
 
-    with torch.autocast(actor.device.type, torch.bfloat16, enabled=autocast):
-        scores = _score(actor, [sequences[i] for i in chosen], None, temperature, config.entropy_coef > 0)
-    loss, clipped = policy_loss(scores.logprobs.float(), flat(old), flat(advantages), config.clip, config.dual_clip)
-    total = loss.sum()
-    if config.kl_loss_coef > 0 and reference is not None:
-        kl = k3(scores.logprobs.float(), flat(reference)).sum()
-        total = total + config.kl_loss_coef * kl
-        totals.kl += float(kl.detach())
-    if scores.entropy is not None:
-        entropy = scores.entropy.float().sum()
-        total = total - config.entropy_coef * entropy
-        totals.entropy += float(entropy.detach())
-    totals.loss += float(total.detach())
-    totals.clipped += float(clipped.sum())
-    return total
+    def accumulate_gradient(self, batch: Sequence[int], tokens: int, sums: _Sums) -> int:
+        """Add the gradient of a mini-batch's mean loss over its tokens, one micro-batch after the other.
 
+        Returns how many of its sequences had to be computed.
+        """
+        everyone = self.config.kl_loss_coef > 0 or self.config.entropy_coef > 0
+        active = [i for i in batch if everyone or bool((self.advantages[i] != 0).any())]
+        tokens_of, spans_of = [self.sequences[i].tokens for i in active], [self.sequences[i].spans for i in active]
+        for positions in micro_batches(tokens_of, spans_of, self.config.micro_tokens):
+            (self._loss([active[p] for p in positions], sums) / tokens).backward()
+        return len(active)
 
-def _score(
-    actor: Actor, sequences: Sequence[TokenSequence], layer: int | None, temperature: float, entropy: bool = False
-) -> Scores:
-    return score(
-        actor,
-        [s.tokens for s in sequences],
-        [s.spans for s in sequences],
-        layer=layer,
-        temperature=temperature,
-        with_entropy=entropy,
-    )
+    def _loss(self, chosen: Sequence[int], sums: _Sums) -> torch.Tensor:
+        """Sum of the token losses of some sequences; its parts are added to the sums."""
 
+        def flat(values: Sequence[torch.Tensor]) -> torch.Tensor:
+            return torch.cat([values[i] for i in chosen]).to(self.actor.device)
 
-def _response_length(sequence: TokenSequence) -> int:
-    return sum(end - start for start, end in sequence.spans)
+        config = self.config
+        with torch.autocast(self.actor.device.type, torch.bfloat16, enabled=self.autocast):
+            sequences = [self.sequences[i] for i in chosen]
+            scores = score_part(self.actor, sequences, None, self.temperature, config.entropy_coef > 0)
+        logprobs = scores.logprobs.float()
+        loss, clipped = policy_loss(logprobs, flat(self.old), flat(self.advantages), config.clip, config.dual_clip)
+        total = loss.sum()
+        if config.kl_loss_coef > 0 and self.reference is not None:
+            kl = k3(logprobs, flat(self.reference)).sum()
+            total = total + config.kl_loss_coef * kl
+            sums.kl += float(kl.detach())
+        if scores.entropy is not None:
+            entropy = scores.entropy.float().sum()
+            total = total - config.entropy_coef * entropy
+            sums.entropy += float(entropy.detach())
+        sums.loss += float(total.detach())
+        sums.clipped += float(clipped.sum())
+        return total
 
 
 def _minibatches(groups: Sequence[str], parts: int, shuffle: np.random.Generator) -> Iterator[list[int]]:

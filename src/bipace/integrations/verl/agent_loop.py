@@ -37,8 +37,10 @@ class BipaceAgentLoop(AgentLoopBase):
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
         """One episode; the list is empty where no model call could be made."""
         request = uuid4().hex
-        limits = Limits(self.rollout_config.prompt_length, self.settings.env.max_steps or self.suite.max_steps)
-        sampling = {**sampling_params, "max_tokens": self.rollout_config.response_length}
+        sizes = self.rollout_config
+        horizon = self.settings.env.max_steps or self.suite.max_steps
+        limits = Limits(sizes.prompt_length, sizes.response_length, horizon)
+        sampling = {**sampling_params, "max_tokens": sizes.response_length}
 
         async def generate(prompt: Sequence[int]) -> Call:
             output = await self.server_manager.generate(
@@ -47,23 +49,27 @@ class BipaceAgentLoop(AgentLoopBase):
             return Call(list(output.token_ids), output.log_probs or None, dict(output.extra_fields))
 
         rows = await play(self.suite, kwargs["extra_info"]["task"], generate, self.tokenizer, self.settings, limits)
-        return [_output(row) for row in rows]
+        return [_output(row, self.settings.env.reward_scale) for row in rows]
 
 
-def _output(row: StepRow) -> AgentLoopOutput:
+def _output(row: StepRow, reward_scale: float) -> AgentLoopOutput:
     """Verl's row of one model call.
 
     verl copies the last row's reward_score onto all rows of the episode, so it is the episode's total everywhere;
     the step's own reward travels in extra_fields.
     """
-    info = {"acc": float(row.record["won"])}
+    episode = row.record["episode"]
     return AgentLoopOutput(
         prompt_ids=row.prompt,
         response_ids=row.call.tokens,
         response_mask=[1] * len(row.call.tokens),
         response_logprobs=row.call.logprobs,
-        reward_score=float(row.record["total"]),
-        num_turns=2 * row.record["steps"],
+        reward_score=reward_scale * episode["reward"],
+        num_turns=2 * episode["steps"],
         metrics=AgentLoopMetrics(),
-        extra_fields={**row.call.extra, "bipace": row.record, "reward_extra_info": info},
+        extra_fields={
+            **row.call.extra,
+            "bipace": row.record,
+            "reward_extra_info": {"acc": float(episode["won"])},
+        },
     )

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bipace.integrations.common.rows import EngineStep
+from bipace.rollout.records import EpisodeSummary, episode_metrics
 
-__all__ = ["RowKey", "engine_steps", "episode_metrics", "parse_key"]
+__all__ = ["RowKey", "batch_metrics", "engine_steps", "parse_key"]
 
 
 class RowKey(NamedTuple):
@@ -49,7 +50,8 @@ def engine_steps(
 
 
 def _step(key: RowKey, record: Mapping[str, Any], padding: bool) -> EngineStep:
-    last = key.index == record["steps"] - 1
+    episode = EpisodeSummary(**record["episode"])
+    last = key.index == episode.steps - 1
     return EngineStep(
         group=key.uid,
         trajectory=key.session,
@@ -58,44 +60,30 @@ def _step(key: RowKey, record: Mapping[str, Any], padding: bool) -> EngineStep:
         action=_hashable(record["action"]),
         reward=record["reward"],
         parsed=record["parsed"],
-        terminated=last and bool(record["episode_terminated"]),
-        truncated=last and not record["episode_terminated"],
-        steps=record["steps"],
-        aborted=bool(record["aborted"]),
+        terminated=last and episode.terminated,
+        truncated=last and episode.truncated,
+        steps=episode.steps,
+        aborted=episode.aborted,
         padding=padding,
     )
 
 
-def episode_metrics(
-    keys: Sequence[str],
-    records: Sequence[Mapping[str, Any]],
-    padding: Sequence[bool],
-    success_reward: float,
-    group_size: int,
+def batch_metrics(
+    keys: Sequence[str], records: Sequence[Mapping[str, Any]], padding: Sequence[bool], group_size: int
 ) -> dict[str, float]:
     """Episodes and mishaps of a batch, under the names `bipace train` logs (`episode/`, `event/`).
 
     `event/missing_episodes` counts those of a group of `group_size` that left no row at all: the environment failed
     before the first call, or the first prompt did not fit.
     """
-    real = [(parse_key(k), r) for k, r, p in zip(keys, records, padding, strict=True) if not p]
-    episodes = {(k.uid, k.session): r for k, r in real}
-    played = [r for r in episodes.values() if not r["aborted"]]
-    n = max(len(played), 1)
-    groups = len({uid for uid, _ in episodes})
-    return {
-        "episode/success_rate": sum(bool(r["won"]) for r in played) / n,
-        "episode/reward_mean": sum(r["total"] for r in played) / n / success_reward,
-        "episode/steps_mean": sum(r["steps"] for r in played) / n,
-        "episode/count": float(len(played)),
-        "event/unparsed": float(sum(not r["parsed"] for _, r in real)),
-        "event/rejected": float(sum(not r["valid"] for _, r in real)),
-        "event/unfinished": float(sum(not r["finished"] for _, r in real)),
-        "event/overlong": float(sum(bool(r["overlong"]) for r in episodes.values())),
-        "event/truncated": float(sum(not r["episode_terminated"] and not r["aborted"] for r in episodes.values())),
-        "event/aborted": float(sum(bool(r["aborted"]) for r in episodes.values())),
-        "event/missing_episodes": float(groups * group_size - len(episodes)),
+    episodes = {
+        parse_key(key)[:2]: EpisodeSummary(**record["episode"])
+        for key, record, pad in zip(keys, records, padding, strict=True)
+        if not pad
     }
+    groups = len({uid for uid, _ in episodes})
+    missing = float(groups * group_size - len(episodes))
+    return {**episode_metrics(list(episodes.values())), "event/missing_episodes": missing}
 
 
 def _hashable(action: Any) -> Any:

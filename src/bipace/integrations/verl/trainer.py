@@ -20,7 +20,7 @@ from bipace.integrations.common.estimator import Estimator
 from bipace.integrations.verl.engine import FEATURE_KEY, LAYER_KEY
 from bipace.integrations.verl.estimator import HANDED_OVER, Handover
 from bipace.integrations.verl.guards import TRAINER, check_config
-from bipace.integrations.verl.rows import episode_metrics
+from bipace.integrations.verl.rows import batch_metrics
 
 __all__ = ["BipaceTrainer"]
 
@@ -75,15 +75,8 @@ class BipaceTrainer(PPOTrainerSync):
         if handed.credit is None:
             raise RuntimeError("verl asked no estimator of bipace for advantages; set algorithm.adv_estimator=bipace")
         metrics.update(handed.credit.metrics)
-        metrics.update(
-            episode_metrics(
-                handed.keys,
-                handed.records,
-                handed.padding,
-                self.settings.env.success_reward,
-                self.config.actor_rollout_ref.rollout.n,
-            )
-        )
+        group_size = self.config.actor_rollout_ref.rollout.n
+        metrics.update(batch_metrics(handed.keys, handed.records, handed.padding, group_size))
         metrics["timing_s/credit"] = fetched + handed.credit.seconds
         if handed.features is not None:
             metrics["perf/feature_mb"] = handed.features.nbytes / 1024**2
