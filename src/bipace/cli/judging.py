@@ -120,6 +120,4 @@ def analyze(
         check_file(page, "--out", starts_with("<!doctype html>", "<!DOCTYPE html>"), inputs=files)
     if export is not None:
         check_file(export, "--export", starts_with("PAR1", '"file","task","group"'), inputs=files)
-    raise typer.Exit(
-        run(files, options, page=page, as_json=as_json, fail_on=fail_on, detail=detail, export=export)
-    )
+    raise typer.Exit(run(files, options, page=page, as_json=as_json, fail_on=fail_on, detail=detail, export=export))
