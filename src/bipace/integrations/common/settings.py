@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from bipace.core.actions import ACTION_KEYS
 from bipace.core.advantages import Recipe
+from bipace.core.calibrate import open_directions
 from bipace.core.estimators import recipe
 
 __all__ = [
@@ -44,6 +45,9 @@ class EnvSettings(_Section):
     )
     max_steps: int | None = Field(default=None, ge=1, description="horizon in model calls; null: the suite's own")
     success_reward: float = Field(default=10.0, gt=0, description="the environment's reward 1.0 counts as this much")
+    reward: Literal["score", "success"] = Field(
+        default="score", description="score: what the environment pays; success: 1 for a solved task alone"
+    )
 
 
 class PromptSettings(_Section):
@@ -143,7 +147,12 @@ def read_settings(kind: type[Made], section: Mapping[str, Any] | None, where: st
         path = [str(part) for part in first["loc"] if not isinstance(part, int)]
         key = ".".join([where, *_within(kind, path)]).strip(".")
         raise ValueError(f"{key}: {first['input']!r}, expected {_expected(first)}") from error
-    made.recipe()
+    if open_directions(made.recipe()) is not None:
+        key = f"{where}.credit.eps".strip(".")
+        raise ValueError(
+            f"{key}: 'calibrate' is chosen from the first rollouts of bipace train; here give a number "
+            '(`bipace calibrate ACTOR` prints the pair of layer and eps to take), or "auto"'
+        )
     return made
 
 
