@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from bipace.config import CreditSettings, Section, Settings, read
+from bipace.config import ConfigError, CreditSettings, Section, Settings, read
+from bipace.core.calibrate import open_directions
 
 __all__ = ["CreditSettings", "Section", "Settings", "read_settings"]
 
@@ -27,4 +28,11 @@ def read_settings(kind: type[Made], section: Mapping[str, Any] | None, where: st
     Raises:
         ConfigError: a ValueError; see `bipace.config.read`.
     """
-    return read(kind, section, where)
+    made = read(kind, section, where)
+    if open_directions(made.recipe()) is not None:
+        key = f"{where}.credit.eps".strip(".")
+        raise ConfigError(
+            f"{key}: 'calibrate' is chosen from the first rollouts of bipace train; here give a number "
+            '(`bipace calibrate ACTOR` prints the pair of layer and eps to take), or "auto"'
+        )
+    return made
