@@ -281,7 +281,8 @@ def art_row(group: int, index: int, reward: float, answer: str) -> dict[str, Any
 
 def generation(trace: str, number: int, read: list[Any], output: Any, **more: Any) -> dict[str, Any]:
     return {"id": f"{trace}-{number}", "traceId": trace, "type": "GENERATION", "name": "llm",
-            "startTime": f"10:0{number}", "parentObservationId": None, "input": read, "output": output, "level": "DEFAULT", **more}  # fmt: skip
+            "startTime": f"10:0{number}", "parentObservationId": None, "input": read, "output": output,
+            "level": "DEFAULT", **more}  # fmt: skip
 
 
 def langfuse(trace: str, score: float, **more: Any) -> dict[str, Any]:

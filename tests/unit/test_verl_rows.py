@@ -149,7 +149,7 @@ def test_a_key_of_another_trainer_is_refused():
         ({"features": {"layer": True}}, "bipace", "bipace.features.layer: True, expected a"),
         ({"features": {"calibrate_every": -1}}, "bipace", "calibrate_every: -1, expected at least 0"),
         ({"update": {"invalid_action_penalty": -0.1}}, "bipace", "penalty: -0.1, expected at least 0"),
-        ({"env": {"success_reward": 0}}, "bipace", "success_reward: 0, expected more than 0"),
+        ({"env": {"reward_scale": 0}}, "bipace", "reward_scale: 0, expected more than 0"),
         ({"env": {"suite": 3}}, "bipace", "bipace.env.suite: 3, expected text"),
         ({"credit": [1]}, "bipace", "bipace.credit: .*, expected a section"),
         ({"estimator": 3}, "bipace", "bipace.estimator: 3, expected text"),

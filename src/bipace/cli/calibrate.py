@@ -32,7 +32,7 @@ def calibrate(
     found = run(actor, config, overrides or (), whiten)
     out.mkdir(parents=True, exist_ok=True)
     from bipace.credit.calibration import draw_scan, lines_to_paste, scan_table
-    from bipace.train.checkpoint import write_json
+    from bipace.train.files import write_json
 
     shown = describe(found, actor)
     write_json(out / "calibration.json", shown)
@@ -103,7 +103,7 @@ def run(actor: str, config_file: Path | None, overrides: Sequence[str], whiten: 
         kept,
         action_key=config.features.action_key,
         refused_actions=config.features.refused_actions,
-        reward_scale=config.env.success_reward,
+        reward_scale=config.env.reward_scale,
         success_only=config.env.reward == "success",
     )
     sequences = [s for t in kept for s in t.sequences]
