@@ -1,4 +1,4 @@
-"""Two ranks on the CPU (accelerate, gloo), every prompt group on both: the parts are the whole."""
+"""Two ranks on the CPU (accelerate, gloo), a prompt group on both of them: the parts are the whole."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Nested clusters: what they are at their ends, what they refuse, and what chooses the pseudo-members."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -93,7 +95,7 @@ def test_pseudo_members_are_few_where_clusters_tell_and_many_where_they_do_not()
     assert NestedV().chain(tell) == (PSEUDO_MEMBERS[0],)
     silent = states_that_tell(1.0)
     shuffled = np.random.default_rng(1).permutation(silent.features)
-    blind = silent.__class__(**{**{f: getattr(silent, f) for f in silent.__dataclass_fields__}, "features": shuffled})
+    blind = replace(silent, features=shuffled)
     assert NestedV().chain(advantages(blind, made).outcomes[-1].peers)[0] >= 8.0
 
 
@@ -121,3 +123,14 @@ def test_plain_labels_are_one_level_and_trajectory_terms_ignore_levels():
     flat = term.__class__(term.returns, by_prompt_group, q=own_return, v=NestedV(0.0))
     said = advantages(batch, recipe("multiscale").__class__("flat", (flat,))).outcomes[0]
     np.testing.assert_allclose(said.v, said.peers.mean)
+
+
+@pytest.mark.parametrize("centroid", ["mean", "leader"])
+def test_a_huge_group_is_clustered_vector_by_vector_with_the_same_labels(centroid, monkeypatch):
+    random = np.random.default_rng(3)
+    batch = states_that_tell(1.0, groups=3, members=30)
+    features = (batch.features + 0.2 * random.standard_normal(batch.features.shape)).astype(np.float32)
+    batch = replace(batch, features=features)
+    at_once = nested_features(batch, (0.2, 0.05, 0.01), centroid)
+    monkeypatch.setattr("bipace.core.multiscale.GRAM_ROWS", 10)
+    np.testing.assert_array_equal(nested_features(batch, (0.2, 0.05, 0.01), centroid), at_once)

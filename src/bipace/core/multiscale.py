@@ -24,13 +24,25 @@ import numpy as np
 from bipace.core import segments
 from bipace.core.baselines import Peers
 from bipace.core.clustering import prompt_groups, vectors_of
-from bipace.core.greedy import Centroid, gram_matrix, greedy_from_gram
+from bipace.core.greedy import Centroid, gram_matrix, greedy_cosine, greedy_from_gram
 from bipace.core.steps import Floats, Ints, StepBatch
 
-__all__ = ["PSEUDO_MEMBERS", "ByNestedFeatures", "Chain", "NestedQ", "NestedV", "nested_features", "others"]
+__all__ = [
+    "GRAM_ROWS",
+    "PSEUDO_MEMBERS",
+    "ByNestedFeatures",
+    "Chain",
+    "NestedQ",
+    "NestedV",
+    "nested_features",
+    "others",
+]
 
 Chain = float | tuple[float, ...] | Literal["auto"]
 """Pseudo-members of every level, of each level, or chosen on the batch."""
+
+GRAM_ROWS = 4096
+"""Steps of a prompt group up to which its inner products are taken at once."""
 
 PSEUDO_MEMBERS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """What "auto" chooses from."""
@@ -58,9 +70,14 @@ def nested_features(batch: StepBatch, radii: Sequence[float], centroid: Centroid
     found = np.empty((len(batch), len(radii)), np.int64)
     used = [0] * len(radii)
     for rows in prompt_groups(batch):
-        gram = gram_matrix(vectors_of(batch.features, rows))
+        vectors = vectors_of(batch.features, rows)
+        # Of a huge group the [n, n] products cost more memory than they save time.
+        gram = gram_matrix(vectors) if len(rows) <= GRAM_ROWS else None
         for level, eps in enumerate(radii):
-            own = greedy_from_gram(gram, eps, centroid)
+            if gram is None:
+                own = greedy_cosine(vectors, eps, centroid, "plain")
+            else:
+                own = greedy_from_gram(gram, eps, centroid)
             found[rows, level] = own + used[level]
             used[level] += int(own.max()) + 1
     for level in range(1, len(radii)):

@@ -19,11 +19,11 @@ from trl_cpu.small import SUITE_STEPS, GRPOTrainer, StepCreditTrainer, easy, mak
 def main(folder, kind, recipe):
     kind = {"stock": GRPOTrainer, "ours": StepCreditTrainer}[kind]
     own = tokenizer()
-    # Eight rollouts a prompt and four rows a rank: every prompt group lies on both ranks.
+    # Eight rollouts a prompt and twelve rows a rank: the second of three prompt groups lies on both ranks.
     trainer = make(
         kind, folder, suite=easy(), tasks=1, group=8, recipe=recipe, processing_class=own,
         environment_factory=recorded(easy(), own), steps=SUITE_STEPS if recipe != "grpo" else None,
-        per_device_train_batch_size=4, gradient_accumulation_steps=2, steps_per_generation=2, max_steps=2,
+        per_device_train_batch_size=12, max_steps=2,
         ddp_backend="gloo", log_completions=False,
     )  # fmt: skip
     seen = []
@@ -36,7 +36,7 @@ def main(folder, kind, recipe):
 
     trainer._generate_and_score_completions = kept
     before = weights(trainer)
-    start = trainer.model.state_dict() and {k: v.clone() for k, v in trainer.model.state_dict().items()}
+    start = {k: v.clone() for k, v in trainer.model.state_dict().items()}
     trainer.train()
     end = weights(trainer)
     output, inputs, calls = seen[0]
