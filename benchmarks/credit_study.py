@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from action_keys import KEYS, keyed
 from credit_page import page, targets_by_size
 from scipy.stats import spearmanr
 
@@ -35,7 +36,7 @@ from bipace.core.steps import Ints, StepBatch
 from bipace.credit.candidates import Candidate, parse_candidate
 from bipace.credit.report import draw_scores
 from bipace.credit.score import score, score_all
-from bipace.credit.truth import Truth, load_rollouts, load_truth
+from bipace.credit.truth import Truth, load_truth
 from bipace.credit.worlds import world_truth
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "results"
@@ -99,21 +100,16 @@ def visit_orders() -> list[Candidate]:
     return [Candidate("trajectories as collected", made), *others]
 
 
-def by_verb(truth: Truth, path: Path) -> Truth:
-    """The truth with the first word of the action as its key (`first_word`)."""
-    steps = [step for rollout in load_rollouts(path) for step in rollout["steps"]]
-    verbs = [(step["action"].split() or [""])[0].lower() for step in steps]
-    return replace(truth, batch=replace(truth.batch, action=np.unique(verbs, return_inverse=True)[1]))
-
-
 def action_keys(truths: Sequence[Truth], folder: Path) -> dict[str, Any]:
-    """What counts as the same action: the whole text of it, or its verb."""
-    keyed = {"executed": truths}
-    keyed["first_word"] = [by_verb(truth, folder / f"seed{number}") for number, truth in enumerate(truths)]
+    """What counts as the same action: the executed command, the text that was sent, or its first word."""
+    under = {
+        name: [keyed(truth, folder / f"seed{number}", key) for number, truth in enumerate(truths)]
+        for name, key in KEYS.items()
+    }
     texts = ("bipace clusters=observation", "pooled")
     return {
         f"{text}, {key}": entry
-        for key, those in keyed.items()
+        for key, those in under.items()
         for text, entry in ablate(those, [parse_candidate(t) for t in texts]).items()
     }
 

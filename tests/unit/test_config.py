@@ -1,6 +1,7 @@
 """One default each, differences only, and errors that name the way out."""
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,20 @@ def test_former_names_are_understood_with_a_message(tmp_path):
         config_from({"rollout": {"wave": 7, "parallel": 8}})
     with pytest.raises(ConfigError, match=r"update\.max_skipped: 9; this key was removed, 3 always holds"):
         load_config(overrides=["update.max_skipped=9"])
+
+
+RECORDS = sorted((Path(__file__).resolve().parents[2] / "docs" / "results").glob("**/seed-0/config.json"))
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.parent.parent.name)
+def test_the_configuration_of_a_run_made_before_is_read(path):
+    saved = json.loads(path.read_text())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        config = config_from(saved)
+    scale = saved["env"].get("success_reward", saved["env"].get("reward_scale"))
+    assert (config.env.reward_scale, config.estimator) == (scale, saved["estimator"])
+    assert config_from(config.model_dump(mode="json")) == config
 
 
 def test_the_schema_names_every_key_once_with_type_default_and_meaning():
