@@ -118,6 +118,38 @@ def test_an_automatic_radius_is_chosen_once_or_at_its_turns_and_a_resumed_run_ke
     assert turns(tmp_path / "every") == [True, True, True]
 
 
+def test_layer_and_radius_are_chosen_in_the_first_iteration_and_a_resumed_run_keeps_them(tmp_path):
+    once = ("credit.eps=calibrate",)
+    run(tmp_path / "whole", *once)
+    lines = log(tmp_path / "whole")[1:]
+    scanned = [any(key.startswith("credit/agreement/") for key in line) for line in lines]
+    assert scanned == [True, False, False]
+    assert len({line["credit/eps"] for line in lines}) == 1
+    state = json.loads((tmp_path / "whole" / "last" / "trainer_state.json").read_text())
+    assert state["layer"] == int(lines[0]["credit/layer"])
+    run(tmp_path / "parts", *once, "run.iterations=1")
+    run(tmp_path / "parts", *once, resume=True)
+    assert torch.equal(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+
+
+def test_calibration_where_nothing_is_ever_won_stops_with_one_sentence(tmp_path):
+    with pytest.raises(ValueError, match="earned any reward"):
+        run(tmp_path / "run", "credit.eps=calibrate", "env.max_steps=1")
+
+
+def test_the_calibrate_command_prints_the_grid_and_the_choice(tmp_path):
+    done = bipace("calibrate", "textcraft-small", "rollout.tasks=6", "--json", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["choice"] in found["grid"]
+    assert {entry["layer"] for entry in found["grid"]} == {1, 2}
+    assert json.loads((tmp_path / "calibration.json").read_text()) == found
+    assert (tmp_path / "calibration.png").stat().st_size > 5_000
+    for override, says in (("estimator=gigpo", "does not cluster"), ("env.max_steps=1", "earned any reward")):
+        done = bipace("calibrate", "textcraft-small", "rollout.tasks=3", override, "--out", str(tmp_path))
+        assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+
+
 def test_a_folder_that_holds_a_run_is_left_alone(tmp_path):
     run(tmp_path / "run", "run.iterations=1")
     with pytest.raises(ConfigError, match="already holds a run"):
@@ -130,9 +162,7 @@ def test_a_folder_that_holds_a_run_is_left_alone(tmp_path):
 
 def test_a_run_that_breaks_down_stops_with_its_last_good_state(tmp_path):
     with pytest.raises(NonFiniteError, match="last good state"):
-        run(
-            tmp_path / "run", "env.success_reward=1e30", "update.max_skipped=0", "estimator=dr_grpo", "run.iterations=9"
-        )
+        run(tmp_path / "run", "env.reward_scale=1e30", "estimator=dr_grpo", "run.iterations=9")
     assert torch.isfinite(weights(tmp_path / "run")).all()
 
 

@@ -22,7 +22,8 @@ from bipace.rollout.records import TokenSequence
 from bipace.rollout.sampler import choose_tasks
 from bipace.theory.textworlds import world
 from bipace.train.config import ConfigError, UpdateConfig, load_config
-from bipace.train.run_folder import begin, check_folder, provenance
+from bipace.train.provenance import provenance
+from bipace.train.run_folder import begin, check_folder
 from bipace.train.scored import score_sequences
 from bipace.train.update import token_values, update_policy
 

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from bipace.credit.gradients import describe, gradient_sketches
+from bipace.credit.gradients import describe
 from bipace.credit.reading import read_by
 from bipace.credit.rerolls import Settings, measure, weights_hash
 from bipace.credit.truth import load_truth
 from bipace.envs.base import Turn
 from bipace.envs.text_mdp import TextMDPSuite
+from bipace.policies.gradients import gradient_sketches
 from bipace.policies.hf import Actor
 from bipace.policies.scoring import score
 from bipace.rollout.collect import Collector, Start
@@ -250,7 +251,7 @@ def test_sketches_keep_the_inner_products_of_gradients(actor):
         actor, playing.suite.splits["train"][:1], 2, temperature=1.0, generator=torch.Generator().manual_seed(0)
     )
     sequences = [s for t in played for s in t.sequences]
-    sketches = gradient_sketches(actor, sequences, 16384)
+    sketches = gradient_sketches(actor, [s.tokens for s in sequences], [s.spans for s in sequences], 16384)
     parameters = list(actor.model.parameters())
     exact = []
     for sequence in sequences:

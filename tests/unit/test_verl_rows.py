@@ -149,7 +149,7 @@ def test_a_key_of_another_trainer_is_refused():
         ({"features": {"layer": True}}, "bipace", "bipace.features.layer: True, expected a"),
         ({"features": {"calibrate_every": -1}}, "bipace", "calibrate_every: -1, expected at least 0"),
         ({"update": {"invalid_action_penalty": -0.1}}, "bipace", "penalty: -0.1, expected at least 0"),
-        ({"env": {"success_reward": 0}}, "bipace", "success_reward: 0, expected more than 0"),
+        ({"env": {"reward_scale": 0}}, "bipace", "reward_scale: 0, expected more than 0"),
         ({"env": {"suite": 3}}, "bipace", "bipace.env.suite: 3, expected text"),
         ({"env": {"reward": "won"}}, "bipace", "bipace.env.reward: 'won', expected 'score' or 'success'"),
         ({"credit": {"eps": "calibrate"}}, "bipace", "bipace.credit.eps: 'calibrate' is chosen from the first"),
@@ -308,7 +308,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("how", FAULTS)
 class Half:
     """A suite that pays half for the first step and calls the second one a win."""
 
@@ -340,6 +339,7 @@ def test_a_step_is_paid_the_score_or_the_success(reward, paid):
     assert rows[0].record["episode"]["reward"] == 0.75
 
 
+@pytest.mark.parametrize("how", FAULTS)
 @pytest.mark.parametrize("style", ["transcript", "window"])
 def test_a_failing_environment_costs_its_own_episode_only(style, how, caplog):
     tokenizer = Actor.load(actor_folder("textcraft-small")).tokenizer

@@ -15,6 +15,7 @@ except ModuleNotFoundError:  # the core alone is installed
     sys.exit("The bipace command needs its command-line packages: pip install 'bipace[train,textcraft]'")
 
 from bipace.cli import judging, looking, many, training
+from bipace.cli.calibrate import calibrate
 from bipace.cli.failure import WRONG_INPUT, fail
 from bipace.cli.models import models_app
 
@@ -41,6 +42,7 @@ app.command()(looking.play)
 app.command()(looking.envs)
 app.command()(looking.recipes)
 app.command()(judging.credit)
+app.command()(calibrate)
 app.command()(judging.analyze)
 app.command("config")(looking.show_config)
 app.command()(looking.doctor)

@@ -95,7 +95,7 @@ class HeldOut:
         self.member = _members(batch)
         task = segments.compact(batch.task)
         self.groups = [np.flatnonzero(task == p) for p in range(int(task.max(initial=-1)) + 1)]
-        self.products = [(gradients[rows] @ gradients[rows].T).astype(np.float64) for rows in self.groups]
+        self.products = [_products(gradients[rows]) for rows in self.groups]
 
     def judge(self, batch: StepBatch, recipe: Recipe) -> Agreement:
         """The agreement of a recipe on the table (with the features that the recipe is to read).
@@ -114,6 +114,12 @@ class HeldOut:
                 gained[p] += towards @ outside[rows]
                 square[p] += towards @ values[rows]
         return Agreement(gained, square)
+
+
+def _products(vectors: NDArray[np.float32]) -> Floats:
+    """[n, n] inner products."""
+    products: NDArray[np.float32] = vectors @ np.transpose(vectors)
+    return products.astype(np.float64)
 
 
 def _members(batch: StepBatch) -> Ints:

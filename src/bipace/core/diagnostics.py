@@ -17,6 +17,7 @@ from bipace.core.returns import trajectory_return
 from bipace.core.steps import StepBatch
 
 __all__ = [
+    "DegenerateClustersWarning",
     "aliasing",
     "batch_diagnostics",
     "cluster_diagnostics",
@@ -24,6 +25,11 @@ __all__ = [
     "degenerate_clusters",
     "term_diagnostics",
 ]
+
+
+class DegenerateClustersWarning(UserWarning):
+    """Clusters in which hardly anything is compared, or different states are compared as one."""
+
 
 _FEW_SINGLETONS, _MOST_OF_A_GROUP, _NEARLY_ALL = 0.05, 0.8, 0.9
 

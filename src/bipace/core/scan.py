@@ -21,7 +21,10 @@ from bipace.core.diagnostics import batch_diagnostics, cluster_diagnostics, dege
 from bipace.core.features import Features
 from bipace.core.steps import StepBatch
 
-__all__ = ["Pair", "Scan", "check_scannable", "scan"]
+__all__ = ["RADII", "Pair", "Scan", "check_scannable", "scan"]
+
+RADII = tuple(eps for eps in GRID if eps)
+"""Radii tried by default. Not 0: "the same vector" is a matter of rounding, and changes with the batch it came in."""
 
 CLUSTER_COLUMNS = ("clusters", "singleton_rate", "lone_step_share", "cluster_size_mean", "cluster_size_max")
 
@@ -82,12 +85,9 @@ class Scan:
         return (
             f"Layer {self.chosen.layer} at eps {self.chosen.eps:g} (whiten {self.chosen.whiten}): of the "
             f"{self.level} of {len(self.pairs)} points whose held-out agreement is within one standard error of the "
-            f"best, {RULE}; {100 * shape['singleton_rate']:.0f} % of its clusters hold one step, the mean cluster "
-            f"{shape['cluster_size_mean']:.1f}, the largest {shape['cluster_size_max']:.0f}."
+            f"best, the one with the smallest radius; {100 * shape['singleton_rate']:.0f} % of its clusters hold one "
+            f"step, the mean cluster {shape['cluster_size_mean']:.1f}, the largest {shape['cluster_size_max']:.0f}."
         )
-
-
-RULE = "the one with the smallest radius"
 
 
 def check_scannable(batch: StepBatch) -> None:
@@ -124,7 +124,7 @@ def scan(
     gradients: NDArray[np.float32],
     recipe: Recipe,
     *,
-    grid: Sequence[float] = GRID,
+    grid: Sequence[float] = RADII,
     directions: Sequence[int] = (0,),
     gamma: float = 0.95,
 ) -> Scan:

@@ -158,8 +158,8 @@ def local_clusters(clusters: str, gamma: float, eps: Eps, centroid: Centroid, wh
         return ByChance(near) if clusters == "chance" else near
     if isinstance(eps, str) or isinstance(whiten, str):
         raise ValueError(
-            f'eps, whiten: {eps!r}, {whiten!r}; eps is a number, "auto" or "calibrate", whiten="auto" goes with a '
-            'word, and clusters="ngrams" needs a number'
+            f'eps, whiten: {eps!r}, {whiten!r}; eps is a number, "auto" or "calibrate", whiten="auto" goes with '
+            'eps="auto" or "calibrate", and clusters="ngrams" needs a number'
         )
     if clusters == "ngrams":
         return ByNgrams(eps, centroid=centroid)

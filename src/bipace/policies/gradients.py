@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bipace.policies.hf import Actor, score
+from bipace.policies.language_model import LanguageModel
 from bipace.policies.packing import Spans, micro_batches
-from bipace.policies.states import states_at
+from bipace.policies.scoring import score
+from bipace.policies.scoring_forward import states_at
 
 __all__ = ["gradient_sketches", "layer_states", "output_gradient_sketches"]
 
@@ -24,7 +25,7 @@ _SIDE = 64  # of the output layer's sketch: its two factors are brought to so ma
 
 
 def layer_states(
-    actor: Actor,
+    language_model: LanguageModel,
     tokens: Sequence[NDArray[np.int64]],
     spans: Sequence[Spans],
     layers: Sequence[int],
@@ -34,7 +35,7 @@ def layer_states(
     """Hidden states at the last prompt token of every step: layer index as text -> [N, D].
 
     Args:
-        actor: the model.
+        language_model: the model.
         tokens: token ids, an array a sequence.
         spans: the responses of each.
         layers: indices into hidden_states[0..n_layers]; 0 is the embedding.
@@ -45,10 +46,10 @@ def layer_states(
     """
     found: dict[str, NDArray[np.float32]] = {}
     for layer in layers:
-        parts: list[NDArray[np.float32]] = [np.zeros((0, actor.hidden_size), np.float32)] * len(tokens)
+        parts: list[NDArray[np.float32]] = [np.zeros((0, language_model.hidden_size), np.float32)] * len(tokens)
         with torch.no_grad():
             for chosen in micro_batches(tokens, spans, micro_tokens):
-                scores = score(actor, [tokens[i] for i in chosen], [spans[i] for i in chosen], layer=layer)
+                scores = score(language_model, [tokens[i] for i in chosen], [spans[i] for i in chosen], layer=layer)
                 if scores.features is None:
                     raise ValueError(f"layer: {layer} gave no features")
                 sizes = np.cumsum([len(spans[i]) for i in chosen])[:-1]
@@ -59,7 +60,7 @@ def layer_states(
 
 
 def gradient_sketches(
-    actor: Actor,
+    language_model: LanguageModel,
     tokens: Sequence[NDArray[np.int64]],
     spans: Sequence[Spans],
     width: int = 4096,
@@ -70,14 +71,14 @@ def gradient_sketches(
     Every parameter is added, with a random sign, to one of W bins; inner products have a relative error of about
     1 / sqrt(W).
     """
-    parameters = [p for p in actor.model.parameters() if p.requires_grad]
+    parameters = [p for p in language_model.model.parameters() if p.requires_grad]
     total = sum(p.numel() for p in parameters)
     generator = torch.Generator().manual_seed(0)
-    bins = torch.randint(width, (total,), generator=generator).to(actor.device)
-    signs = torch.randint(2, (total,), generator=generator).to(actor.device).float() * 2 - 1
+    bins = torch.randint(width, (total,), generator=generator).to(language_model.device)
+    signs = torch.randint(2, (total,), generator=generator).to(language_model.device).float() * 2 - 1
     rows: list[NDArray[np.float32]] = []
     for ids, of_sequence in zip(tokens, spans, strict=True):
-        logprobs = score(actor, [ids], [of_sequence], layer=None, temperature=temperature).logprobs
+        logprobs = score(language_model, [ids], [of_sequence], layer=None, temperature=temperature).logprobs
         for part in logprobs.split([end - start for start, end in of_sequence]):
             gradients = torch.autograd.grad(part.sum(), parameters, retain_graph=True)
             flat = torch.cat([g.reshape(-1) for g in gradients])
@@ -86,7 +87,7 @@ def gradient_sketches(
 
 
 def output_gradient_sketches(
-    actor: Actor,
+    language_model: LanguageModel,
     tokens: Sequence[NDArray[np.int64]],
     spans: Sequence[Spans],
     *,
@@ -99,20 +100,21 @@ def output_gradient_sketches(
     fixed random signs and brought to 64 numbers (a count sketch over the vocabulary; over the states too, where they
     are longer), and the outer products of a response's tokens are summed: W <= 4096.
     """
-    head = actor.model.get_output_embeddings()
-    words = _signed_bins(int(head.weight.shape[0]), actor.device)
-    units = _signed_bins(actor.hidden_size, actor.device) if actor.hidden_size > _SIDE else None
+    words = _signed_bins(int(language_model.model.get_output_embeddings().weight.shape[0]), language_model.device)
+    units = (
+        _signed_bins(language_model.hidden_size, language_model.device) if language_model.hidden_size > _SIDE else None
+    )
     rows: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(tokens)
     with torch.no_grad():
         for chosen in micro_batches(tokens, spans, micro_tokens):
             ends = [(r, a, b) for r, i in enumerate(chosen) for a, b in spans[i]]
-            row = torch.tensor([r for r, a, b in ends for _ in range(a, b)], device=actor.device)
-            position = torch.tensor([t for _, a, b in ends for t in range(a, b)], device=actor.device)
+            row = torch.tensor([r for r, a, b in ends for _ in range(a, b)], device=language_model.device)
+            position = torch.tensor([t for _, a, b in ends for t in range(a, b)], device=language_model.device)
             said = torch.tensor([int(tokens[chosen[r]][t]) for r, a, b in ends for t in range(a, b)])
             final, _ = states_at(
-                actor, [tokens[i] for i in chosen], [spans[i] for i in chosen], row, position - 1, None
+                language_model, [tokens[i] for i in chosen], [spans[i] for i in chosen], row, position - 1, None
             )
-            surprise = -torch.softmax(head(final).float() / temperature, dim=-1)
+            surprise = -torch.softmax(language_model.logits(final) / temperature, dim=-1)
             surprise[torch.arange(len(said)), said.to(surprise.device)] += 1
             state = final.float() if units is None else final.float() @ units
             outer = torch.einsum("tv,td->tvd", surprise @ words / temperature, state).flatten(1)
@@ -123,7 +125,7 @@ def output_gradient_sketches(
             sizes = np.cumsum([len(spans[i]) for i in chosen])[:-1]
             for i, part in zip(chosen, np.split(summed.cpu().numpy(), sizes), strict=True):
                 rows[i] = part
-    return np.concatenate(rows) if rows else np.zeros((0, _SIDE * min(actor.hidden_size, _SIDE)), np.float32)
+    return np.concatenate(rows) if rows else np.zeros((0, _SIDE * min(language_model.hidden_size, _SIDE)), np.float32)
 
 
 def _signed_bins(n: int, device: torch.device) -> torch.Tensor:

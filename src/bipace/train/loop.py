@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,8 +19,9 @@ import numpy as np
 import torch
 
 from bipace.core.advantages import Recipe, advantages
-from bipace.core.calibrate import calibration_metrics, choose, hold
-from bipace.core.diagnostics import credit_diagnostics
+from bipace.core.calibrate import calibration_metrics, choose, hold, open_directions
+from bipace.core.diagnostics import DegenerateClustersWarning, credit_diagnostics, degenerate_clusters
+from bipace.core.rows import Rows
 from bipace.core.steps import StepBatch
 from bipace.envs.base import Suite
 from bipace.envs.registry import get_suite
@@ -28,6 +30,7 @@ from bipace.rollout.records import TokenSequence, Trajectory, episode_metrics
 from bipace.rollout.sampler import choose_tasks
 from bipace.rollout.table import to_rows
 from bipace.train.actors import load_actor, make_collector, make_decoder, reference_actor
+from bipace.train.calibration import scan_metrics, scan_rollouts
 from bipace.train.checkpoint import load_optimizer, save_checkpoint
 from bipace.train.checkpoints import read_state, settle
 from bipace.train.config import Config, ConfigError
@@ -102,7 +105,7 @@ class Run:
             )
         self.actor = load_actor(config, self.checkpoint)
         self.threads = use_threads(self.actor, config.actor.threads)
-        self.layer = self.actor.layer_index(config.features.layer) if config.needs_features else None
+        self.layer = self.actor.layer_index(config.features.layer) if config.captures else None
         self.from_rollout = config.features.source == "rollout"
         self.decoder = make_decoder(config, self.actor)
         self.collector = make_collector(config, self.suite, self.layer if self.from_rollout else None)
@@ -111,7 +114,8 @@ class Run:
         )
         self.reference = reference_actor(config)
         self.skipped = 0
-        self.radius: tuple[float, int] | None = None  # (eps, whiten) that eps="auto" chose last
+        self.radius: tuple[float, int] | None = None  # (eps, whiten) that eps="auto" or "calibrate" chose last
+        self.warned = False
         if self.checkpoint:
             load_optimizer(self.optimizer, self.checkpoint)
             self._take_up(read_state(self.checkpoint))
@@ -126,6 +130,8 @@ class Run:
             raise ConfigError(
                 f"{self.checkpoint}: trainer_state.json is damaged ({error}); put an undamaged copy there"
             ) from error
+        if state.get("layer") is not None:
+            self._read_layer(state["layer"])
 
     @property
     def improved(self) -> bool:
@@ -166,13 +172,15 @@ class Run:
                 features=features,
                 action_key=config.features.action_key,
                 refused_actions=config.features.refused_actions,
-                reward_scale=config.env.success_reward,
+                reward_scale=config.env.reward_scale,
                 success_only=config.env.reward == "success",
                 invalid_action_penalty=config.update.invalid_action_penalty,
             )
-            made, chosen = self._held(rows.batch)
-            found = advantages(rows.batch, made)
+            batch, made, chosen = self._calibrated(rows, sequences)
+            found = advantages(batch, made)
             values = token_values(sequences, rows.scatter(found.values))
+            credit = credit_diagnostics(batch, found)
+            self._warn(credit)
         reference = None
         if config.update.kl_loss_coef > 0:
             frozen = self.reference or self.actor
@@ -203,7 +211,7 @@ class Run:
             )
         return {
             **episode_metrics([trajectory.summary for trajectory in trajectories]),
-            **credit_diagnostics(rows.batch, found),
+            **credit,
             **chosen,
             **({} if self.from_rollout else engine_gap(sequences, scored)),
             **updated,
@@ -239,6 +247,7 @@ class Run:
             "final_best": self.final_best,
             "skipped": self.skipped,
             "radius": self.radius,
+            "layer": self.layer,
             "validations": self.validations,
         }
         save_checkpoint(self.folder, self.actor, self.optimizer, state, best=best, kept=self._kept)
@@ -286,6 +295,29 @@ class Run:
             generator=generator,
         )
 
+    def _calibrated(self, rows: Rows, sequences: Sequence[TokenSequence]) -> tuple[StepBatch, Recipe, dict[str, float]]:
+        """The table, the recipe at its radius, and what to log; eps="calibrate" chooses layer and radius, once."""
+        if self.radius is not None or open_directions(self.recipe) is None:
+            return rows.batch, *self._held(rows.batch)
+        found, layers = scan_rollouts(self.actor, sequences, rows, self.recipe, self.config)
+        self.radius = found.chosen.eps, found.chosen.whiten
+        self._read_layer(int(found.chosen.layer))
+        metrics = {f"credit/{name}": value for name, value in scan_metrics(found).items()}
+        return replace(rows.batch, features=layers[found.chosen.layer]), hold(self.recipe, *self.radius), metrics
+
+    def _read_layer(self, layer: int) -> None:
+        if self.layer not in (None, layer):
+            self.layer = layer
+            self.collector = make_collector(self.config, self.suite, layer if self.from_rollout else None)
+
+    def _warn(self, credit: dict[str, float]) -> None:
+        """Say once that clusters compare hardly anything, or everything."""
+        shape = {name.removeprefix("cluster/"): value for name, value in credit.items()}
+        said = degenerate_clusters(shape) if self.layer is not None and "clusters" in shape else ""
+        if said and not self.warned:
+            self.warned = True
+            warnings.warn(f"iteration {self.iteration + 1}: {said}", DegenerateClustersWarning, stacklevel=2)
+
     def _held(self, batch: StepBatch) -> tuple[Recipe, dict[str, float]]:
         """The recipe at the radius of eps="auto", chosen anew where its turn has come, and what to log of it."""
         every = self.config.features.calibrate_every
@@ -316,7 +348,7 @@ class Run:
         allowed = self.config.update.max_skipped
         if self.skipped > allowed:
             raise self._broken(
-                f"{self.skipped} updates had a non-finite loss or gradient, update.max_skipped allows {allowed}"
+                f"{self.skipped} updates had a non-finite loss or gradient, at most {allowed} are skipped in a run"
             )
         # One forward of one sequence tells whether what is about to be saved can still speak.
         probe = score_sequences(self.actor, sequences[:1], layer=None, micro_tokens=self.config.update.micro_tokens)

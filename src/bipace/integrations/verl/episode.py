@@ -82,7 +82,7 @@ async def play(
     if played.error:
         _log.warning("task %r: the episode is aborted after %d steps: %s", task, len(played.steps), played.error)
     key, env, whole = settings.features, settings.env, asdict(played.summary)
-    paid = [env.success_reward * reward for reward in step_rewards(played, env.reward == "success")]
+    paid = [env.reward_scale * reward for reward in step_rewards(played, env.reward == "success")]
     return [
         StepRow(
             prompt,
