@@ -308,7 +308,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("how", FAULTS)
 class Half:
     """A suite that pays half for the first step and calls the second one a win."""
 
@@ -340,6 +339,7 @@ def test_a_step_is_paid_the_score_or_the_success(reward, paid):
     assert rows[0].record["episode"]["reward"] == 0.75
 
 
+@pytest.mark.parametrize("how", FAULTS)
 @pytest.mark.parametrize("style", ["transcript", "window"])
 def test_a_failing_environment_costs_its_own_episode_only(style, how, caplog):
     tokenizer = Actor.load(actor_folder("textcraft-small")).tokenizer

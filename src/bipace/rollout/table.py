@@ -62,12 +62,15 @@ def to_rows(
     )
 
 
-def step_rewards(trajectory: Trajectory, success_only: bool = False) -> list[float]:
-    """What each step was paid; under `success_only` 1 for the last step of a solved trajectory and 0 for any other."""
+def step_rewards(trajectory: Trajectory, success_only: bool) -> list[float]:
+    """What each step is paid, in the environment's unit.
+
+    success_only: 1 on the last step of a solved trajectory and 0 elsewhere, whatever the environment paid.
+    """
     if not success_only:
         return [step.reward for step in trajectory.steps]
     last = len(trajectory.steps) - 1
-    return [float(t == last and trajectory.won) for t in range(last + 1)]
+    return [float(trajectory.won and t == last) for t in range(last + 1)]
 
 
 def _keys(trajectories: Sequence[Trajectory], action_key: str, refused: RefusedActions) -> list[object]:

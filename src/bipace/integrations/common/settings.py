@@ -26,7 +26,8 @@ def read_settings(kind: type[Made], section: Mapping[str, Any] | None, where: st
         where: what stands before a key in messages, e.g. "bipace".
 
     Raises:
-        ConfigError: a ValueError; see `bipace.config.read`.
+        ConfigError: a ValueError; see `bipace.config.read`. Also `credit.eps="calibrate"`, which only `bipace train`
+            can choose.
     """
     made = read(kind, section, where)
     if open_directions(made.recipe()) is not None:
