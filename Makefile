@@ -7,7 +7,7 @@ VERL_PIP := $(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit test demo bench bench-trl bench-trl-adapter credit-study fuzz fuzz-readers parity-alfworld speed-alfworld test-engines lock clean
+.PHONY: help setup check unit test demo bench bench-trl bench-trl-adapter credit-study fuzz fuzz-readers attack parity-alfworld speed-alfworld test-engines lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -53,6 +53,9 @@ fuzz-readers: setup  ## 100,000 damaged files through every reader of bipace ana
 
 fuzz: setup  ## random ugly batches through every recipe, 19 minutes at a time, until there have been a million
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py --minutes 19
+
+attack: setup  ## settings, environments, folders, files and disks from hell through the real command line
+	OMP_NUM_THREADS=1 $(BIN)/python tests/attack/run.py
 
 .venv-trl/.installed: requirements-trl.lock pyproject.toml
 	$(PYTHON) -m venv .venv-trl
