@@ -178,6 +178,16 @@ class Analysis:
         """`to_dict` with `summary` before it, as text."""
         return json.dumps({"summary": self.summary(), **self.to_dict()}, ensure_ascii=False, allow_nan=False)
 
+    def export(self, path: str | Path) -> None:
+        """Write every step with every recipe's advantage, cluster, Q and V as a table; see `bipace.analyze.export`.
+
+        Raises:
+            ValueError: a file that ends neither in .parquet nor in .csv.
+        """
+        from bipace.analyze.export import export_steps
+
+        export_steps(self, Path(path))
+
     def write_page(self, path: str | Path) -> None:
         """Write the self-contained HTML page."""
         from bipace.analyze.page_data import page_data
