@@ -18,6 +18,7 @@ from bipace.analyze.outside import join_rewards
 from bipace.analyze.reading import Readings, Source, read_files
 from bipace.analyze.records import Problem, Reading
 from bipace.analyze.table import Table, build_table, with_features
+from bipace.config import PAIRS
 from bipace.core.calibrate import prediction_error
 from bipace.core.estimators import RECIPES
 from bipace.core.returns import return_to_go
@@ -59,10 +60,10 @@ class Options:
     gamma: float = 0.95
     w: float = 1.0
     mode: str | None = None
-    eps: float = 0.1
+    eps: float = PAIRS["7B"][1]
     action_key: str = "action_tag"
     model: str | None = None
-    layer: int | float = 0.75
+    layer: int | float = PAIRS["7B"][0]
     format: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     merge: bool | None = None

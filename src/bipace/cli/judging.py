@@ -75,8 +75,10 @@ def analyze(
         list[str] | None, typer.Option(metavar="FILE.py:NAME", help="a recipe of your own, beside the shipped ones")
     ] = None,
     model: Annotated[Path | None, typer.Option(help="local Hugging Face folder: hidden states as features")] = None,
-    layer: Annotated[str, typer.Option(help="its layer: index, -1 from the end, or fraction of the depth")] = "0.75",
-    eps: Annotated[float, typer.Option(help="cosine radius of a cluster")] = 0.1,
+    layer: Annotated[
+        str | None, typer.Option(help="its layer: index, -1 from the end, or fraction of the depth (default 0.75)")
+    ] = None,
+    eps: Annotated[float | None, typer.Option(help="cosine radius of a cluster (default 0.1)")] = None,
     gamma: Annotated[float, typer.Option(help="discount of the return-to-go")] = 0.95,
     mode: Annotated[
         str | None, typer.Option(help="mean_std_norm or mean_norm for both terms; default: each recipe its own")
@@ -107,10 +109,10 @@ def analyze(
     from bipace.analyze.command import parse_columns, run, run_explain
 
     options = Options(
-        gamma=gamma, mode=mode, eps=eps, action_key=action_key, model=None if model is None else str(model),
-        layer=float(layer) if "." in layer else int(layer), format=format, columns=parse_columns(columns or ()),
-        merge=merge, strict=strict, page_steps=page_steps, page_mb=page_mb, rewards=rewards, row_reward=row_reward,
-        recipes=tuple(recipe or ()),
+        gamma=gamma, mode=mode, eps=Options.eps if eps is None else eps, action_key=action_key,
+        model=None if model is None else str(model), layer=Options.layer if layer is None else _layer(layer),
+        format=format, columns=parse_columns(columns or ()), merge=merge, strict=strict, page_steps=page_steps,
+        page_mb=page_mb, rewards=rewards, row_reward=row_reward, recipes=tuple(recipe or ()),
     )  # fmt: skip
     if explain:
         raise typer.Exit(run_explain(files, options))
@@ -121,3 +123,10 @@ def analyze(
     if export is not None:
         check_file(export, "--export", starts_with("PAR1", '"file","task","group"'), inputs=files)
     raise typer.Exit(run(files, options, page=page, as_json=as_json, fail_on=fail_on, detail=detail, export=export))
+
+
+def _layer(text: str) -> int | float:
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        raise ValueError(f"--layer {text}: expected a whole number, or a fraction between 0 and 1") from None
