@@ -74,7 +74,8 @@ def measure(name: str, loads: tuple[int, ...], turns: int, tasks: int) -> list[d
             seconds = {threads: statistics.median(found) for threads, found in times.items()}
             cells += [
                 {"figure": f"{name}, {threads} thread(s), {load} busy", "preset": name, "busy": load,
-                 "threads": threads, "number": numbers[threads], "seconds": seconds[threads], "unit": "ratio to one thread",
+                 "threads": threads, "number": numbers[threads], "seconds": seconds[threads],
+                 "unit": "ratio to one thread",
                  "value": seconds[threads] / seconds["1"], "target": TARGET if threads == "default" else None}
                 for threads in THREADS
             ]  # fmt: skip
