@@ -105,7 +105,7 @@ class Run:
             )
         self.actor = load_actor(config, self.checkpoint)
         self.threads = use_threads(self.actor, config.actor.threads)
-        self.layer = self.actor.layer_index(config.features.layer) if config.needs_features else None
+        self.layer = self.actor.layer_index(config.features.layer) if config.captures else None
         self.from_rollout = config.features.source == "rollout"
         self.decoder = make_decoder(config, self.actor)
         self.collector = make_collector(config, self.suite, self.layer if self.from_rollout else None)
@@ -172,7 +172,7 @@ class Run:
                 features=features,
                 action_key=config.features.action_key,
                 refused_actions=config.features.refused_actions,
-                reward_scale=config.env.success_reward,
+                reward_scale=config.env.reward_scale,
                 success_only=config.env.reward == "success",
                 invalid_action_penalty=config.update.invalid_action_penalty,
             )
@@ -348,7 +348,7 @@ class Run:
         allowed = self.config.update.max_skipped
         if self.skipped > allowed:
             raise self._broken(
-                f"{self.skipped} updates had a non-finite loss or gradient, update.max_skipped allows {allowed}"
+                f"{self.skipped} updates had a non-finite loss or gradient, at most {allowed} are skipped in a run"
             )
         # One forward of one sequence tells whether what is about to be saved can still speak.
         probe = score_sequences(self.actor, sequences[:1], layer=None, micro_tokens=self.config.update.micro_tokens)
