@@ -7,7 +7,7 @@ VERL_PIP := $(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit test demo bench bench-trl credit-study fuzz parity-alfworld speed-alfworld test-engines lock clean
+.PHONY: help setup check unit test demo bench bench-trl bench-trl-adapter credit-study fuzz fuzz-readers attack parity-alfworld speed-alfworld test-engines lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -48,10 +48,16 @@ bench: setup  ## every benchmark of the repository; results as JSON in benchmark
 credit-study: setup  ## every recipe's advantages against the exact truth of four small worlds; docs/results/credit.md
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/credit_study.py
 
+fuzz-readers: setup  ## 100,000 damaged files through every reader of bipace analyze
+	BIPACE_FUZZ=100000 $(BIN)/pytest tests/unit/test_analyze_fuzz.py -n 2
+
 fuzz: setup  ## random ugly batches through every recipe, 19 minutes at a time, until there have been a million
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py --minutes 19
 
-.venv-trl/.installed: requirements-trl.lock
+attack: setup  ## settings, environments, folders, files and disks from hell through the real command line
+	OMP_NUM_THREADS=1 $(BIN)/python tests/attack/run.py
+
+.venv-trl/.installed: requirements-trl.lock pyproject.toml
 	$(PYTHON) -m venv .venv-trl
 	.venv-trl/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-trl.lock
 	.venv-trl/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
@@ -78,8 +84,15 @@ $(VERL_VENV)/.installed: requirements-verl.lock pyproject.toml
 	$(VERL_PIP) --no-deps --editable .
 	@touch $@
 
-test-engines: $(VERL_VENV)/.installed  ## verl end to end on the CPU, in its own environment
-	$(VERL_VENV)/bin/python -m pytest tests/engines -n 2 --dist loadfile --durations=10 --basetemp=.verl-jobs
+test-engines: $(VERL_VENV)/.installed .venv-trl/.installed  ## verl and TRL end to end on the CPU, side by side, each in its own environment
+	@rm -rf .verl-jobs .trl-jobs
+	@OMP_NUM_THREADS=1 .venv-trl/bin/python -m pytest tests/engines/test_trl_*.py --durations=10 --basetemp=.trl-jobs \
+	  > .trl-tests.log 2>&1 & trl=$$!; \
+	$(VERL_VENV)/bin/python -m pytest tests/engines/test_verl_*.py -n 2 --dist loadfile --durations=10 --basetemp=.verl-jobs; \
+	verl=$$?; wait $$trl; trl=$$?; cat .trl-tests.log; exit $$((verl + trl))
+
+bench-trl-adapter: .venv-trl/.installed  ## the TRL adapter: loss beside stock, features, overhead, learning; results/trl_adapter.json
+	OMP_NUM_THREADS=1 .venv-trl/bin/python benchmarks/trl_adapter.py
 
 lock:  ## pin what development and CI install, for Python 3.10-3.12 (needs uv)
 	echo 'torch==2.13.0' > .torch-override
@@ -89,4 +102,4 @@ lock:  ## pin what development and CI install, for Python 3.10-3.12 (needs uv)
 	rm -f .torch-override .resolved
 
 clean:  ## remove the virtual environment and caches (runs stay)
-	rm -rf $(VENV) .verl-jobs .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .verl-jobs .trl-jobs .trl-tests.log .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -65,13 +65,27 @@ def draw_modes(name: str, random: np.random.Generator) -> dict[str, Any]:
     return {"mode": str(random.choice(MODES))}
 
 
+def draw_multiscale(random: np.random.Generator) -> dict[str, Any]:
+    """Switches of the nested clusters."""
+    return {
+        "centroid": str(random.choice(["mean", "leader"])),
+        "radii": [(0.5,), (0.5, 0.1), (1.0, 0.5, 0.1, 0.0)][random.integers(3)],
+        "k": ["auto", 0.0, 2.0][random.integers(3)],
+        "k_action": float(random.choice([0.0, 0.5])),
+        "trajectory": bool(random.integers(2)),
+    }
+
+
 def draw_options(name: str, random: np.random.Generator) -> dict[str, Any]:
     """Switches for a recipe."""
     pick = random.choice
     options: dict[str, Any] = {"convention": str(pick(["paper", "verl_agent"]))}
-    if name not in ("grpo", "dr_grpo", "rloo"):
-        options["gamma"] = float(pick([0.0, 0.5, 0.95, 1.0]))
-        options |= draw_modes(name, random)
+    if name in ("grpo", "dr_grpo", "rloo"):
+        return options
+    options["gamma"] = float(pick([0.0, 0.5, 0.95, 1.0]))
+    if name == "multiscale":
+        return options | draw_multiscale(random)
+    options |= draw_modes(name, random)
     if name in ("gigpo", "bigpo", "bipace"):
         options["leave_out"] = str(pick(["nothing", "trajectory"]))
     if name == "gigpo":

@@ -239,4 +239,65 @@ def pooled(
     return charged(rows, out, convention)
 
 
-ESTIMATORS = {f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace, pooled)}
+PSEUDO = [2.0**power for power in range(-4, 7)]
+
+
+def left_out(rows, values, labels, i):
+    """Returns of the members of row i's segment that belong to other trajectories."""
+    return [values[j] for j in range(len(rows)) if labels[j] == labels[i] and not same_trajectory(rows[j], rows[i])]
+
+
+def foretelling_chain(rows, values, levels):
+    """For each level the pseudo-members that predict returns best without the own trajectory, and so down the chain."""
+    tasks = [row["task"] for row in rows]
+    outside = [left_out(rows, values, tasks, i) for i in range(len(rows))]
+    prior = [mean(o) if o else 0.0 for o in outside]
+    judged = [i for i, o in enumerate(outside) if o]
+    chain = []
+    for labels in levels:
+        beside = [left_out(rows, values, labels, i) for i in range(len(rows))]
+        predictions = [
+            [(math.fsum(b) + k * p) / (len(b) + k) for b, p in zip(beside, prior, strict=True)] for k in PSEUDO
+        ]
+        errors = [math.fsum((values[i] - p[i]) ** 2 for i in judged) for p in predictions]
+        best = next(n for n, error in enumerate(errors) if error <= min(errors) * (1 + 1e-12))
+        chain.append(PSEUDO[best] if judged else 1.0)
+        prior = predictions[best]
+    return chain
+
+
+def multiscale(
+    rows, radii=(0.2, 0.1, 0.05, 0.02), k="auto", k_action=0.5, w=1.0, gamma=0.95, trajectory=True,
+    trajectory_mode="mean_std_norm", centroid="mean", convention="paper",
+):  # fmt: skip
+    values = [
+        value - penalty(row, convention, "return") for value, row in zip(return_to_go(rows, gamma), rows, strict=True)
+    ]
+    levels = []
+    for eps in radii:
+        own = by_features(rows, eps, centroid)
+        levels.append(own if not levels else list(zip(levels[-1], own, strict=True)))
+    if k == "auto":
+        chain = foretelling_chain(rows, values, levels)
+    else:
+        chain = list(k) if isinstance(k, (list, tuple)) else [k] * len(levels)
+    out = []
+    for i, row in enumerate(rows):
+        group = [j for j in range(len(rows)) if rows[j]["task"] == row["task"]]
+        if len({rows[j]["trajectory"] for j in group}) == 1:
+            out.append(0.0)
+            continue
+        v = mean([values[j] for j in group])
+        for labels, pseudo in zip(levels, chain, strict=True):
+            members = [j for j in group if labels[j] == labels[i]]
+            v = (math.fsum(values[j] for j in members) + pseudo * v) / (len(members) + pseudo)
+        same = [values[j] for j in group if levels[-1][j] == levels[-1][i] and rows[j]["action"] == row["action"]]
+        q = (math.fsum(same) + k_action * v) / (len(same) + k_action)
+        out.append(w * (q - v))
+    if trajectory:
+        whole = trajectory_term(rows, divide=trajectory_mode == "mean_std_norm", convention=convention)
+        out = [a + b for a, b in zip(whole, out, strict=True)]
+    return charged(rows, out, convention)
+
+
+ESTIMATORS = {f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace, pooled, multiscale)}

@@ -15,7 +15,9 @@ torch = pytest.importorskip("torch", reason="needs the train extra")
 pytestmark = pytest.mark.slow
 
 from bipace.train.config import ConfigError, load_config
+from bipace.train.files import FolderInUse
 from bipace.train.loop import train
+from bipace.train.places import actor_folder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SUITE = """
@@ -54,7 +56,7 @@ def contents(folder):
     found = {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and path.name not in ("metrics.jsonl", "provenance.json")
+        if path.is_file() and path.name not in ("metrics.jsonl", "provenance.json", ".lock")
     }
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     found["metrics"] = [{k: v for k, v in line.items() if not k.startswith(TIMES)} for line in lines]
@@ -147,6 +149,160 @@ def test_another_configuration_recipe_or_task_list_is_refused_by_name(suite, tmp
         assert key in done.stderr
 
 
+def test_a_longer_run_is_the_one_planned_so_long(run, tmp_path):
+    """The last iteration's validation, with the held-out panel, was made because the run ended there."""
+    more = ("run.validate_every=3", 'env.held_out=["train"]')
+    run(tmp_path / "whole", *more)
+    run(tmp_path / "parts", *more, "run.iterations=2")
+    ended = contents(tmp_path / "parts")
+    run(tmp_path / "parts", *more, "run.iterations=2", resume=True)
+    assert contents(tmp_path / "parts") == ended
+    run(tmp_path / "parts", *more, resume=True)
+    assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
+
+
+def test_the_validation_at_the_end_may_be_the_best_and_costs_the_best_before_nothing(run, tmp_path):
+    folder = tmp_path / "run"
+    run(folder, "run.iterations=1", "run.validate_every=3")
+    state = json.loads((folder / "last" / "trainer_state.json").read_text())
+    better = state["validations"]["train-panel"]["1"]["success"] > state["best"]
+    assert state["final_best"] == better
+    assert (folder / "best").readlink().name == f"iteration-{int(better):06d}"
+    assert (folder / "checkpoints" / "iteration-000000").is_dir()
+
+
+@pytest.mark.parametrize("copy", ["without links", "with links followed", "followed, without checkpoints"])
+def test_a_copy_of_a_run_goes_on_as_the_run_would(copy, run, tmp_path):
+    run(tmp_path / "whole")
+    run(tmp_path / "run", "run.iterations=2")
+    shutil.copytree(tmp_path / "run", tmp_path / "copy", symlinks=copy == "without links")
+    if copy == "without links":
+        for link in ("last", "best"):
+            (tmp_path / "copy" / link).unlink()
+    if copy == "followed, without checkpoints":
+        shutil.rmtree(tmp_path / "copy" / "checkpoints")
+    run(tmp_path / "copy", resume=True)
+    assert contents(tmp_path / "copy") == contents(tmp_path / "whole")
+
+
+def test_a_run_whose_checkpoints_are_gone_is_refused_and_left_alone(run, tmp_path):
+    folder = tmp_path / "run"
+    run(folder, "run.iterations=2")
+    for link in ("last", "best"):
+        (folder / link).unlink()
+    shutil.rmtree(folder / "checkpoints")
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    with pytest.raises(ConfigError, match="its log reaches iteration 2, but it holds no whole checkpoint"):
+        run(folder, resume=True)
+    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
+
+
+def test_a_damaged_line_refuses_and_cuts_nothing(run, tmp_path):
+    folder = tmp_path / "run"
+    run(folder, "run.iterations=2")
+    log = folder / "metrics.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    damaged = b"".join([lines[0], b"\x00" * 30 + b"\n", *lines[2:]])
+    log.write_bytes(damaged)
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl: line 2 is damaged; mend it, or delete it"):
+        run(folder, resume=True)
+    assert log.read_bytes() == damaged
+    log.write_bytes(b"".join(lines)[:-1])  # an editor took the last line's end away
+    run(folder, "run.iterations=2", resume=True)
+    assert log.read_bytes() == b"".join(lines)
+
+
+def test_what_the_user_puts_among_the_checkpoints_stays(run, tmp_path):
+    folder = tmp_path / "run"
+
+    def put(found, _metrics):
+        if found.iteration == 1:
+            for name in ("mine", "iteration-000007", "iteration-000000"):
+                (folder / "checkpoints" / name).mkdir(exist_ok=True)
+                (folder / "checkpoints" / name / "notes.txt").write_text("kept")
+
+    run(folder, on_iteration=put)
+    for name in ("mine", "iteration-000007", "iteration-000000"):
+        assert (folder / "checkpoints" / name / "notes.txt").read_text() == "kept"
+
+
+def test_an_optimizer_of_another_model_or_a_damaged_file_is_one_error(run, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "run"
+    run(folder, "run.iterations=1")
+    path = folder / "last" / "optimizer.safetensors"
+    whole = load_file(path)
+    for name in ("0.exp_avg", "3.exp_avg_sq"):
+        save_file({**whole, name: torch.zeros(3)}, path)
+        with pytest.raises(ConfigError, match=r"optimizer\.safetensors: does not fit the actor"):
+            run(folder, resume=True)
+    save_file({k: v for k, v in whole.items() if not k.startswith("0.")}, path)
+    with pytest.raises(ConfigError, match="entries for the actor's"):
+        run(folder, resume=True)
+    path.write_bytes(b"\xff" * 100)
+    with pytest.raises(ConfigError, match=r"optimizer\.safetensors: is damaged"):
+        run(folder, resume=True)
+    save_file(whole, path)
+    state = folder / "last" / "trainer_state.json"
+    for text in ("", "[]", "{", '{"iteration": "x"}', '{"iteration": 1}'):
+        state.write_text(text)
+        with pytest.raises(ConfigError, match="damaged"):
+            run(folder, resume=True)
+
+
+HOLD = """
+import pathlib, sys, time
+from bipace.train.files import held
+with held(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_second_process_in_the_folder_is_refused(run, tmp_path):
+    folder = tmp_path / "run"
+    run(folder, "run.iterations=1")
+    before = contents(folder)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(FolderInUse, match=rf"process {other.pid} on .* is writing into it"):
+            run(folder, resume=True)
+        other.communicate("\n")
+    assert contents(folder) == before
+    run(folder, resume=True)
+
+
+def test_the_code_and_the_actor_that_a_run_is_made_of_are_compared_by_content(suite, tmp_path, monkeypatch):
+    package, actor = tmp_path / "own_package", tmp_path / "actor"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "part.py").write_text("W = 0.5\n")
+    (package / "made.py").write_text("from own_package import part\nfrom bipace.core.estimators import gigpo as mine\n")
+    shutil.copytree(actor_folder("textcraft-small"), actor)
+    base = (suite, *SETTINGS, "estimator=own_package.made:mine", f"actor.folder={actor}", "run.iterations=1")
+    command = [*COMMAND, *base, "--out", str(tmp_path / "run")]
+    again = [*COMMAND, "--resume", str(tmp_path / "run")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+
+    def go(words):
+        return subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+
+    assert go(command).returncode == 0
+    assert go(again).returncode == 0
+    (package / "part.py").write_text("W = 0.25\n")
+    done = go(again)
+    assert (done.returncode, "files.own_package/part.py" in done.stderr) == (2, True), done.stderr
+    (package / "part.py").write_text("W = 0.5\n")
+    (actor / "generation_config.json").write_text("{}")
+    done = go(again)
+    assert (done.returncode, "actor.generation_config.json" in done.stderr) == (2, True), done.stderr
+    shutil.rmtree(actor)
+    assert go(again).returncode == 0  # its checkpoint has all that it needs
+
+
 def test_a_lost_checkpoint_is_an_error_not_a_new_start(run, tmp_path):
     run(tmp_path / "run", "run.iterations=1")
     shutil.rmtree((tmp_path / "run" / "last").resolve())
@@ -183,7 +339,7 @@ def test_a_file_that_may_not_grow_is_one_clear_error_and_the_checkpoint_stays(ru
         capture_output=True, text=True, check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)),
     )  # fmt: skip
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == 4, done.stderr
     assert "error: no space left on the disk" in done.stderr
     assert "Traceback" not in done.stderr
     after = contents(folder)
@@ -226,7 +382,7 @@ def test_a_full_disk_is_one_clear_error_and_the_checkpoint_stays(suite, tmp_path
     assert "error: no space left on the disk" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
     status, last = done.stdout.splitlines()[-2:]
-    assert status == "status 2"
+    assert status == "status 4"
     assert last.startswith("last good ")
     assert ".building" not in last
 

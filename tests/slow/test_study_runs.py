@@ -34,9 +34,8 @@ estimator = "bipace"
 BROKEN = """
 [methods.broken]
 estimator = "dr_grpo"
-env.success_reward = 1e30
+env.reward_scale = 1e30
 update.invalid_action_penalty = 1e30
-update.max_skipped = 0
 """
 COMMAND = (sys.executable, "-c", "from bipace.cli import main; main()", "study")
 

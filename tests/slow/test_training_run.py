@@ -162,9 +162,7 @@ def test_a_folder_that_holds_a_run_is_left_alone(tmp_path):
 
 def test_a_run_that_breaks_down_stops_with_its_last_good_state(tmp_path):
     with pytest.raises(NonFiniteError, match="last good state"):
-        run(
-            tmp_path / "run", "env.success_reward=1e30", "update.max_skipped=0", "estimator=dr_grpo", "run.iterations=9"
-        )
+        run(tmp_path / "run", "env.reward_scale=1e30", "estimator=dr_grpo", "run.iterations=9")
     assert torch.isfinite(weights(tmp_path / "run")).all()
 
 

@@ -48,6 +48,16 @@ SWITCHES = {
         **state_side,
         "clusters": action_side["clusters"],
     },
+    "multiscale": {
+        "radii": st.sampled_from([(0.5,), (0.5, EPS), (1.0, 0.5, EPS, 0.0)]),
+        "k": st.sampled_from(["auto", "auto", 0.0, 0.5, 8.0]),
+        "k_action": st.sampled_from([0.0, 0.5]),
+        "w": joint["w"],
+        "gamma": st.sampled_from(EXACT_GAMMAS),
+        "trajectory": st.booleans(),
+        "trajectory_mode": modes,
+        "centroid": state_side["centroid"],
+    },
 }
 
 

@@ -60,7 +60,7 @@ def found_ids(analysis):
 def test_shown_advantages_are_the_cores(small, name):
     found = analyze(small, Options(eps=0.2, mode="mean_norm"))
     options = {"bigpo": {"eps": 0.2}, "diff_peer": {"eps": 0.2}, "bipace": {"eps": 0.2}}.get(name, {})
-    if name not in ("grpo", "dr_grpo", "rloo"):
+    if name not in ("grpo", "dr_grpo", "rloo", "multiscale"):
         options = {**options, "mode": "mean_norm"}
     expected = bipace.advantages(found.table.batch, bipace.recipe(name, **options)).values
     np.testing.assert_array_equal(found.credits[name].values, expected)

@@ -1,5 +1,7 @@
 """One default each, differences only, and errors that name the way out."""
 
+import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,16 @@ import pytest
 pytest.importorskip("pydantic", reason="the configuration needs the cli extra")
 
 from bipace.core.estimators import RECIPES, recipe_options
-from bipace.train.config import Config, ConfigError, describe_config, load_config, write_config
+from bipace.train.config import (
+    Config,
+    ConfigError,
+    config_from,
+    config_schema,
+    describe_config,
+    load_config,
+    value_of,
+    write_config,
+)
 
 
 def test_defaults_are_a_valid_configuration():
@@ -42,14 +53,104 @@ def test_what_is_written_reads_back_the_same(tmp_path):
         ("rollout.group_size=1", "group of one trajectory a step has no peers"),
         ("rollout.group_size=zero", "rollout.group_size: 'zero'"),
         ("rollout.temperature=0", "rollout.temperature: 0"),
-        ("features.action_key=verb", "unknown 'verb', expected one of executed, action_tag"),
-        ("credit.mode=std", "mode: unknown 'std'"),
+        ("features.action_key=verb", "features.action_key: 'verb', expected one of executed, action_tag"),
+        ("credit.mode=std", r"credit\.mode: 'std', expected 'mean_std_norm' or 'mean_norm'"),
         ("nonsense", "expected section.key=value"),
+        ("env.split.x=1", "unknown key|not a section|expected"),
     ],
 )
 def test_bad_input_is_one_clear_error(override, message):
     with pytest.raises(ConfigError, match=message):
         load_config(overrides=[override])
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("prompt.tagged=no", "prompt.tagged: 'no', expected true or false"),
+        ("prompt.tagged=1", "prompt.tagged: 1, expected true or false"),
+        ("features.layer=last", "features.layer: 'last', expected a whole number"),
+        ("features.layer=true", "features.layer: True, expected a whole number"),
+        ("features.layer=1.5", "features.layer: 1.5, expected a whole number, or a fraction between 0 and 1"),
+        ("prompt.history_length=-3", "prompt.history_length: -3, expected at least 0"),
+        ("prompt.history_length=2.0", "prompt.history_length: 2.0, expected a whole number"),
+        ("update.lr='3e-4'", "update.lr: '3e-4', expected a number"),
+        ("env.suite=3", "env.suite: 3, expected text"),
+        ("env.held_out=depth3-panel", "env.held_out: 'depth3-panel', expected"),
+        ("env.held_out=[3]", r"env.held_out: 3, expected text"),
+        ("env=3", "env: 3, expected a section with keys"),
+        ("credit.w='1'", "credit.w: '1', expected a number"),
+        ("credit.gamma=true", "credit.gamma: True, expected a number"),
+        ("credit.eps=wide", "credit.eps: 'wide', expected"),
+        ("run.loggers=[mlflow]", "run.loggers: .*mlflow"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_and_never_converted(override, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_config(overrides=[override])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_whole_number_is_a_number():
+    assert load_config(overrides=["env.reward_scale=1", "credit.w=2"]).env.reward_scale == 1.0
+
+
+def test_former_names_are_understood_with_a_message(tmp_path):
+    with pytest.warns(FutureWarning, match=r"env\.success_reward is now called env\.reward_scale"):
+        assert load_config(overrides=["env.success_reward=5.0"]).env.reward_scale == 5.0
+    old = tmp_path / "run.toml"
+    old.write_text("[rollout]\nwave = 7\n[update]\nmax_skipped = 3\n")
+    with pytest.warns(FutureWarning, match=r"rollout\.parallel|update\.max_skipped was removed") as caught:
+        assert load_config(old).rollout.parallel == 7
+    assert len(caught) == 2
+    with pytest.warns(FutureWarning), pytest.raises(ConfigError, match=r"both are given; keep rollout\.parallel"):
+        config_from({"rollout": {"wave": 7, "parallel": 8}})
+    with pytest.raises(ConfigError, match=r"update\.max_skipped: 9; this key was removed, 3 always holds"):
+        load_config(overrides=["update.max_skipped=9"])
+
+
+RECORDS = sorted((Path(__file__).resolve().parents[2] / "docs" / "results").glob("**/seed-0/config.json"))
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.parent.parent.name)
+def test_the_configuration_of_a_run_made_before_is_read(path):
+    saved = json.loads(path.read_text())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        config = config_from(saved)
+    scale = saved["env"].get("success_reward", saved["env"].get("reward_scale"))
+    assert (config.env.reward_scale, config.estimator) == (scale, saved["estimator"])
+    assert config_from(config.model_dump(mode="json")) == config
+
+
+def test_the_schema_names_every_key_once_with_type_default_and_meaning():
+    rows = config_schema()
+    assert len({row["key"] for row in rows}) == len(rows)
+    assert all(row["type"] and row["meaning"] for row in rows)
+    by_key = {row["key"]: row for row in rows}
+    assert by_key["features.layer"] | {"meaning": ""} == {
+        "key": "features.layer", "type": "number", "default": 0.61, "meaning": ""
+    }  # fmt: skip
+    assert by_key["env.held_out"]["type"] == "list of text or unset"
+    assert by_key["prompt.style"]["type"] == "transcript or window"
+    assert by_key["credit.eps"]["default"] == 0.05
+    assert json.loads(json.dumps(rows)) == rows
+    defaults = Config().model_dump(mode="json")
+    for key, row in by_key.items():
+        section, _, leaf = key.partition(".")
+        if section != "credit":
+            assert row["default"] == (defaults[section][leaf] if leaf else defaults[section]), key
+    assert [row["key"] for row in config_schema("grpo") if row["key"].startswith("credit.")] == [
+        f"credit.{name}" for name in recipe_options("grpo")
+    ]
+
+
+def test_the_schema_carries_the_values_of_a_configuration():
+    config = load_config(overrides=["credit.eps=0.02", "env.max_steps=7", "estimator=bipace"])
+    values = {row["key"]: value_of(config, row) for row in config_schema()}
+    assert (values["credit.eps"], values["credit.w"], values["env.max_steps"]) == (0.02, 1.0, 7)
+    assert values["rollout.parallel"] == 256
+    assert values["estimator"] == "bipace"
 
 
 def test_vllm_needs_features_from_the_actors_own_forward():

@@ -34,5 +34,13 @@ def test_the_page_names_every_module_and_no_other():
     page = (IMAGES.parent / "engine-room.md").read_text(encoding="utf-8")
     told = {line.split("|")[1] for line in page.splitlines() if line.startswith("| `")}
     named = {name.strip(" `") for cell in told for name in cell.split(",")}
-    elsewhere = {"__init__.py", "chat_states.py", "device_features.py", "lora.py", "naive.py", "pretrained.py"}
+    elsewhere = {
+        "__init__.py",
+        "chat_states.py",
+        "device_features.py",
+        "gradients.py",
+        "lora.py",
+        "naive.py",
+        "pretrained.py",
+    }
     assert named | elsewhere | {"responses.py"} == {path.name for path in POLICIES.glob("*.py")}

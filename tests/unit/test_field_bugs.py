@@ -81,7 +81,8 @@ def test_2_groups_are_not_found_by_position_or_stride(name):
     expected = advantages(whole.batch, recipe(name)).values
     np.testing.assert_array_equal(advantages(shuffled, recipe(name)).values, expected[order])
     alone = table([1.0, 0.0], task=["q", "q"], lengths=[2, 1])
-    np.testing.assert_allclose(values(whole, name)[-3:], values(alone, name), rtol=1e-12)
+    fixed = {"k": 0.5} if name == "multiscale" else {}  # its pseudo-members are chosen on the whole batch
+    np.testing.assert_allclose(values(whole, name, **fixed)[-3:], values(alone, name, **fixed), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo", "rloo"])

@@ -92,3 +92,12 @@ def test_batches_are_passes_in_an_order_of_the_seed(actor):
 
     assert passes(0) == passes(0) != passes(1)
     assert len({text for batch in passes(0)[:2] for text in batch}) == 4
+
+
+def test_fewer_demonstrations_than_a_batch_are_a_batch_and_none_is_an_error(actor):
+    chat, end = Chat(actor.tokenizer), actor.end_token_ids[0]
+    few = [encode(chat, actor.tokenizer, replace(SHOWN, first=f"buy {n}"), end) for n in range(3)]
+    endless = batches(few, 64, 0, code_tokens(actor.tokenizer))
+    assert [len(next(endless)) for _ in range(3)] == [3, 3, 3]
+    with pytest.raises(ValueError, match="there are none to learn from"):
+        next(batches([], 64, 0, code_tokens(actor.tokenizer)))

@@ -20,7 +20,7 @@ from strategies import step_tables, to_batch
 
 def test_recipes_declare_what_they_need():
     needed = {name: set(recipe(name).needs) for name in RECIPES}
-    assert {name for name, columns in needed.items() if columns} == {"bigpo", "diff_peer", "bipace"}
+    assert {name for name, columns in needed.items() if columns} == {"bigpo", "diff_peer", "bipace", "multiscale"}
     assert recipe("bipace", eps="auto").needs == {"features"}
     assert recipe("bipace", clusters="chance").needs == {"features"}
     assert recipe("bipace", clusters="ngrams").needs == {"texts"}

@@ -42,7 +42,6 @@ SAME = {
     "update.weight_decay": "actor_rollout_ref.actor.optim.weight_decay",
     "update.epochs": "actor_rollout_ref.actor.ppo_epochs",
     "update.clip": "actor_rollout_ref.actor.clip_ratio",
-    "update.dual_clip": "actor_rollout_ref.actor.clip_ratio_c",
     "update.kl_loss_coef": "actor_rollout_ref.actor.kl_loss_coef",
     "update.entropy_coef": "actor_rollout_ref.actor.entropy_coeff",
     "update.grad_clip": "actor_rollout_ref.actor.grad_clip",
@@ -60,11 +59,17 @@ COMPUTED = {
         y["actor_rollout_ref.actor.ppo_mini_batch_size"] * y["actor_rollout_ref.rollout.n"]
     ),
 }
-MACHINE = {"actor.device", "actor.autocast", "rollout.wave", "run.save_every"}  # one GPU here, a node of eight there
+MACHINE = {
+    "actor.device",
+    "actor.autocast",
+    "rollout.parallel",
+    "run.save_every",
+}  # one GPU here, a node of eight there
 VERLS_OWN = {  # keys of verl that `bipace train` has no key for: what it does there, it always does here
     "algorithm.adv_estimator": "bipace",
     "trainer.v1.trainer_mode": "bipace",
     "actor_rollout_ref.actor.use_dynamic_bsz": True,
+    "actor_rollout_ref.actor.clip_ratio_c": 3.0,
     "actor_rollout_ref.actor.loss_agg_mode": "token-mean",
     "actor_rollout_ref.actor.use_kl_loss": True,
     "actor_rollout_ref.actor.kl_loss_type": "low_var_kl",

@@ -106,5 +106,5 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
     run = load_study(write(tmp_path)).runs[0]
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.tex").write_text("x")
-    with pytest.raises(ConfigError, match="already holds a run"):
+    with pytest.raises(ConfigError, match="already holds something else"):
         run_state(run, tmp_path / "run")

@@ -30,7 +30,8 @@ __all__ = [
     "own_credit",
 ]
 
-BY_FEATURES = tuple(name for name in RECIPES if "features" in recipe(name).needs)
+BY_FEATURES = tuple(n for n in RECIPES if "features" in recipe(n).needs and "eps" in recipe_options(n))
+"""Recipes with one radius over features: the page's sweep computes their clusters once a radius."""
 # Above this the [n, n] matrix of inner products of one prompt group costs more memory than it saves time.
 GRAM_ROWS = 4096
 

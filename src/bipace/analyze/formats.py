@@ -38,11 +38,12 @@ class NotTrajectories(ValueError):
 
 
 class Format(NamedTuple):
-    """A reader, what it needs to see in a record, and that in words."""
+    """A reader, what it needs to see in a record, that in words, and whether it judges other records by itself."""
 
     matches: Callable[[Any], bool]
     read: ReadAll
     looks_for: str
+    judges: bool = False
 
 
 def _has(*names: str) -> Callable[[Any], bool]:
@@ -108,20 +109,29 @@ FORMATS: dict[str, Format] = {
     "bipace": Format(_is_bipace, each(episodes.read_bipace), "this project's episodes {task, member, steps}"),
     "art": Format(art.is_art, each(art.read_art), "ART rows {group_index, reward, messages}"),
     "openhands": Format(
-        openhands.is_event, openhands.read_events, "OpenHands events {source, action, observation or kind}"
+        openhands.is_event, openhands.read_events, "OpenHands events {source, action, observation or kind}", True
     ),
     "claude_code": Format(
-        claude_code.is_claude_code, claude_code.read_claude_code, "Claude Code lines {type, uuid, sessionId, message}"
+        claude_code.is_claude_code,
+        claude_code.read_claude_code,
+        "Claude Code lines {type, uuid, sessionId, message}",
+        True,
     ),
     "langfuse": Format(
-        spans.is_langfuse, spans.read_langfuse, "Langfuse traces {id, observations} or observations {traceId, type}"
+        spans.is_langfuse,
+        spans.read_langfuse,
+        "Langfuse traces {id, observations} or observations {traceId, type}",
+        True,
     ),
     "openinference": Format(
-        spans.is_openinference, spans.read_openinference, "OpenInference spans {attributes: openinference.span.kind}"
+        spans.is_openinference,
+        spans.read_openinference,
+        "OpenInference spans {attributes: openinference.span.kind}",
+        True,
     ),
     "openai": Format(_is_openai, _read_openai, "message lists [{role, content}], bare or under `messages`"),
-    "verl": Format(_has("input", "output", "score"), verl.read_verl, "verl rows {input, output, score, step}"),
-    "trl": Format(trl.is_trl, trl.read_trl, "TRL rows {step, prompt, completion, advantage, ...}"),
+    "verl": Format(_has("input", "output", "score"), verl.read_verl, "verl rows {input, output, score, step}", True),
+    "trl": Format(trl.is_trl, trl.read_trl, "TRL rows {step, prompt, completion, advantage, ...}", True),
     "verifiers": Format(
         _has("prompt", "completion", "reward"),
         each(episodes.read_verifiers),
@@ -132,6 +142,7 @@ FORMATS: dict[str, Format] = {
         rows.is_rows,
         partial(rows.read_rows, given={}),
         "flat rows with task, trajectory, step, observation, action, reward",
+        True,
     ),
 }
 TEXT_FORMAT = "reflexion"
@@ -171,11 +182,16 @@ def trajectories(found: Iterator[Located], reading: Reading, columns: Mapping[st
 
 def _of_one_format(found: Iterable[Located], reading: Reading, known: Format) -> Iterator[Located]:
     for where, record in found:
-        other = "" if known.matches(record) else detect(record)
+        if known.matches(record):
+            yield Located(where, record)
+            continue
+        other = detect(record)
         if other:
             reading.skip(where, f"a record of the format {other} in a file that is read as {reading.format}")
-        else:
+        elif known.judges:
             yield Located(where, record)
+        else:
+            reading.skip(where, f"not of the format {reading.format}, which reads {known.looks_for}")
 
 
 def _with_parts(found: Iterable[Located], columns: Mapping[str, str]) -> Iterator[Located]:

@@ -104,7 +104,7 @@ def run(actor: str, config_file: Path | None, overrides: Sequence[str], whiten: 
         kept,
         action_key=config.features.action_key,
         refused_actions=config.features.refused_actions,
-        reward_scale=config.env.success_reward,
+        reward_scale=config.env.reward_scale,
         success_only=config.env.reward == "success",
     )
     sequences = [s for t in kept for s in t.sequences]

@@ -88,7 +88,7 @@ def actor_truths(
                         group_size,
                         rerolls,
                         seed,
-                        reward_scale=config.env.success_reward,
+                        reward_scale=config.env.reward_scale,
                         temperature=temperature,
                         action_key=config.features.action_key,
                         refused_actions=config.features.refused_actions,

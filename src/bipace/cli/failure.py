@@ -29,7 +29,7 @@ def explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, RecursionError):
         return "the input is nested too deeply to be read", WRONG_INPUT
     if isinstance(error, MemoryError):
-        return "the machine has not enough memory; take a smaller input, model or rollout.wave", MACHINE
+        return "the machine has not enough memory; take a smaller input, model or rollout.parallel", MACHINE
     if isinstance(error, UnicodeError):
         return f"the input is not text in UTF-8 ({error})", WRONG_INPUT
     if isinstance(error, ValueError):

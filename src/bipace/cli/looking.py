@@ -18,7 +18,7 @@ def play(
     task: Annotated[str | None, typer.Option(help="task id; default: the first of the split")] = None,
     split: Annotated[str | None, typer.Option(help="where the default task comes from; default: the first")] = None,
     web: Annotated[
-        bool, typer.Option("--web", help="as pages in a browser (webshop only), on this machine alone")
+        bool, typer.Option("--web", help="as pages in a browser, where the suite has some, on this machine alone")
     ] = False,
     port: Annotated[int, typer.Option(help="of the pages")] = 8734,
     hint: Annotated[bool, typer.Option(help="print the expert's plan first")] = False,
@@ -71,11 +71,20 @@ def recipes(as_json: Annotated[bool, typer.Option("--json", help="every recipe w
     show_table(("recipe", "what it computes", "options (credit.NAME=VALUE)"), rows)
 
 
-def show_config(overrides: Overrides = None, config: ConfigFile = None) -> None:
+def show_config(
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="the schema: key, type, default, meaning; and value")] = False,
+) -> None:
     """Show every configuration key with its value and what it means."""
-    from bipace.train.config import describe_config, load_config
+    from bipace.train.config import config_schema, describe_config, load_config, value_of
 
-    show_table(("key", "value", "meaning"), describe_config(load_config(config, overrides or ())))
+    settings = load_config(config, overrides or ())
+    if as_json:
+        rows = config_schema(settings.estimator)
+        print(json.dumps([{**row, "value": value_of(settings, row)} for row in rows], indent=1))
+        return
+    show_table(("key", "value", "meaning"), describe_config(settings))
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False) -> None:

@@ -44,7 +44,8 @@ class Term:
 
     Attributes:
         returns: what a row earned: `trajectory_return`, or `return_to_go`.
-        clusters: who is compared with whom.
+        clusters: who is compared with whom: [N] labels, or [N, L] labels of nested clusters, widest first, of which
+            the last column is compared and the others are there for baselines that use them.
         q: the value credited to the row's action.
         v: the baseline.
         scale: the divisor.
@@ -218,15 +219,23 @@ def advantages(batch: StepBatch, recipe: Recipe) -> Advantages:
 def _evaluate(batch: StepBatch, term: Term) -> Outcome:
     n = len(batch)
     returns = _checked("returns", term.returns, term.returns(batch), n)
-    cluster = segments.compact(_checked("clusters", term.clusters, term.clusters(batch), n))
+    labels: Ints = np.asarray(term.clusters(batch))
+    levels = None if labels.ndim != 2 or not labels.shape[1] else labels
+    finest = labels if levels is None else levels[:, -1]
+    cluster = segments.compact(_checked("clusters", term.clusters, finest, n))
     trajectory = segments.compact(batch.trajectory)
     if term.unit == "step":
-        peers = Peers(returns, cluster, batch.action, segments.compact(batch.task), trajectory)
+        nested = None if levels is None else _compact_levels(levels)
+        peers = Peers(returns, cluster, batch.action, segments.compact(batch.task), trajectory, nested)
         return _compare(term, peers)
     first = segments.first_rows(trajectory)
     said = _compare(term, Peers(returns[first], segments.compact(cluster[first]), batch.action[first]))
     every = _rows(said, trajectory)
     return replace(every, peers=Peers(returns, cluster, batch.action))
+
+
+def _compact_levels(levels: Ints) -> Ints:
+    return np.stack([segments.compact(levels[:, level]) for level in range(levels.shape[1])], axis=1)
 
 
 def _compare(term: Term, peers: Peers) -> Outcome:

@@ -41,6 +41,7 @@ class Peers:
         action: [N] int labels of the action key.
         group: [N] compact int labels of the prompt group; None where the members are trajectories.
         trajectory: [N] compact int labels of the trajectory; None where the members are trajectories.
+        levels: [N, L] labels of nested clusters, widest first and `cluster` last; None where there is one level.
 
     The arrays are read-only views: a part of a user's own cannot change the table it reads.
     """
@@ -50,6 +51,7 @@ class Peers:
     action: Ints
     group: Ints | None = None
     trajectory: Ints | None = None
+    levels: Ints | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -61,8 +63,8 @@ class Peers:
 
     def take(self, rows: Ints) -> Peers:
         """The peers of the given rows, in the given order."""
-        group, trajectory = (None if v is None else v[rows] for v in (self.group, self.trajectory))
-        return Peers(self.returns[rows], self.cluster[rows], self.action[rows], group, trajectory)
+        group, trajectory, levels = (None if v is None else v[rows] for v in (self.group, self.trajectory, self.levels))
+        return Peers(self.returns[rows], self.cluster[rows], self.action[rows], group, trajectory, levels)
 
     @cached_property
     def cluster_action(self) -> Ints:

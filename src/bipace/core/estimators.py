@@ -10,6 +10,7 @@
 | diff_peer | as grpo | near hidden state: R - mean of the other actions |
 | bipace | as grpo | near hidden state: mean of the same action - cluster mean |
 | pooled | none | same observation, partial pooling: V shrunk to the group's mean, Q shrunk to V |
+| multiscale | as grpo | nested clusters of hidden states at several radii, values shrunk down the chain |
 
 Switches that several recipes share:
     mode: verl-agent's one switch for both terms: "mean_std_norm" divides both by their sample deviation + 1e-6 (its
@@ -27,15 +28,16 @@ Switches that several recipes share:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from bipace.core.advantages import Blend, Recipe, Term
 from bipace.core.baselines import cluster_std, leave_one_out, other_actions_mean, same_action_mean
 from bipace.core.clustering import ByHistory, BySimilarity, Clustering, by_observation
 from bipace.core.greedy import Centroid
+from bipace.core.multiscale import ByNestedFeatures, Chain, NestedQ, NestedV
 from bipace.core.parts import describe_part
 from bipace.core.plugins import load_attribute
 from bipace.core.pooling import Prior, group_std, pooled_q, pooled_v
@@ -69,6 +71,7 @@ __all__ = [
     "gigpo",
     "grpo",
     "hgpo",
+    "multiscale",
     "pooled",
     "recipe",
     "recipe_options",
@@ -79,12 +82,18 @@ _BOTH: tuple[Mode, Mode] = ("mean_std_norm", "mean_std_norm")
 _TRAJECTORY: tuple[Mode, Mode] = ("mean_std_norm", "mean_norm")
 
 
-def grpo(convention: Convention = "paper") -> Recipe:
-    """A(tau) = (R(tau) - mu_p) / (sigma_p + 1e-6), mu and sigma (ddof 1) over the group's trajectories.
+def grpo(convention: Convention = "paper", delta: float = 1e-6) -> Recipe:
+    """A(tau) = (R(tau) - mu_p) / (sigma_p + delta), mu and sigma (ddof 1) over the group's trajectories.
 
-    Source: DeepSeekMath, arXiv 2402.03300; BiPACE Eq. 1. A lone trajectory gives 0.
+    Source: DeepSeekMath, arXiv 2402.03300; BiPACE Eq. 1. A lone trajectory gives 0. TRL's delta is 1e-4.
+
+    Raises:
+        ValueError: delta not above 0: a group of equal returns would be divided by nothing.
     """
-    return assemble("grpo", trajectory_term("mean_std_norm", convention), convention=convention)
+    if not delta > 0:
+        raise ValueError(f"delta: {delta}, expected a number above 0")
+    term = replace(trajectory_term("mean_std_norm", convention), scale=partial(cluster_std, delta=delta))
+    return assemble("grpo", term, convention=convention)
 
 
 def dr_grpo(convention: Convention = "paper") -> Recipe:
@@ -293,8 +302,49 @@ def pooled(
     return assemble("pooled", replace(term, scale=scale, lone="compared"), convention=convention)
 
 
+def multiscale(
+    radii: Sequence[float] = (0.2, 0.1, 0.05, 0.02),
+    k: float | Sequence[float] | Literal["auto"] = "auto",
+    k_action: float = 0.5,
+    w: float = 1.0,
+    gamma: float = 0.95,
+    trajectory: bool = True,
+    trajectory_mode: Mode = "mean_std_norm",
+    centroid: Centroid = "mean",
+    convention: Convention = "paper",
+) -> Recipe:
+    """Clusters of several radii at once, values shrunk from the wide to the narrow: no radius to choose.
+
+    Trajectory term (Eq. 1, at its own unit scale) + w * (Q - V), not divided, V and Q as in `bipace.core.multiscale`.
+    At its ends it is known: one level and k = k_action = 0 is `bipace` with fallback="never"; k without bound compares
+    each step with its prompt group. Our own recipe, not the paper's.
+
+    Args:
+        radii: falling cosine radii, one a level.
+        k: pseudo-members of every level, one number a level, or "auto": those that foretell returns best when the
+            step's own trajectory is left out.
+        k_action: pseudo-members at V on the action side. The criterion of k would always say that actions make no
+            difference, so it is a number.
+        w: weight of the step term.
+        gamma: discount of the return-to-go.
+        trajectory: with the trajectory term, or without.
+        trajectory_mode: its division.
+        centroid: see `by_features`.
+        convention: "paper" or "verl_agent".
+    """
+    chain: Chain = "auto" if k == "auto" else tuple(k) if isinstance(k, Sequence) else k
+    v = NestedV(chain)
+    term = step_term(
+        ByNestedFeatures(tuple(radii), centroid), w=w, gamma=gamma, mode="mean_norm", convention=convention,
+        q=NestedQ(v, k_action), v=v,
+    )  # fmt: skip
+    step = replace(term, lone="compared")
+    parts = (trajectory_term(trajectory_mode, convention), step) if trajectory else (step,)
+    return assemble("multiscale", *parts, convention=convention)
+
+
 RECIPES: dict[str, Callable[..., Recipe]] = {
-    f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace, pooled)
+    f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace, pooled, multiscale)
 }
 
 

@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bipace.envs.base import Environment, Suite, Turn, offers_of
+from bipace.envs.turns import checked_turn
 
 __all__ = ["EnvironmentLost", "IsolatedEnvironment", "IsolatedSuite", "isolate"]
 
@@ -221,7 +222,8 @@ def _play(suite: Suite, connection: Connection) -> None:
             return
         try:
             environment = environment or suite.make()
-            answer = asdict(environment.reset(argument) if method == "reset" else environment.step(argument))
+            said = environment.reset(argument) if method == "reset" else environment.step(argument)
+            answer = asdict(checked_turn(said))
         except (Exception, SystemExit) as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
         connection.send_bytes(json.dumps(answer).encode())

@@ -13,7 +13,6 @@ pays what is no number costs its own episode: `record.error` says why, and the e
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bipace.envs.base import Suite, Turn, executed_command
+from bipace.envs.turns import checked_turn, readable
 from bipace.rollout.prompts import Chat, Parsed, PromptStyle, parse_response, window_message
 from bipace.rollout.records import Step, TokenSequence, Trajectory
 
@@ -81,7 +81,7 @@ class Play:
         """Make an environment and begin the record's task."""
         try:
             self.environment = suite.make()
-            self.turn = _checked(self.environment.reset(self.record.task))
+            self.turn = checked_turn(self.environment.reset(self.record.task))
         except (Exception, SystemExit) as error:
             self.fail(error)
 
@@ -96,7 +96,7 @@ class Play:
         """
         before, executed = self.turn, None
         try:
-            self.turn = _checked(self.environment.step(parsed.action))
+            self.turn = checked_turn(self.environment.step(parsed.action))
             executed = executed_command(parsed.action, before, self.turn)
         except (Exception, SystemExit) as error:
             self.fail(error)
@@ -111,7 +111,7 @@ class Play:
 
     def fail(self, error: BaseException) -> None:
         """End the episode by a fault that is not the policy's."""
-        self.record.error = f"{type(error).__name__}: {error}"
+        self.record.error = readable(f"{type(error).__name__}: {error}")
         self.turn = Turn("", valid=False)
 
     def close(self) -> Trajectory:
@@ -227,16 +227,3 @@ class Episode(Play):
             None if any(known is None for known in logprobs) else np.concatenate(logprobs),
             None if any(state is None for state in states) else np.stack(states),
         )
-
-
-def _checked(turn: Any) -> Turn:
-    """The turn, if it is one that can be used: an environment's answer is not trusted."""
-    if not isinstance(turn, Turn):
-        raise TypeError(f"the environment answered with a {type(turn).__name__}, not a Turn")
-    if not isinstance(turn.observation, str):
-        raise TypeError(f"the observation is a {type(turn.observation).__name__}, not text")
-    if not (turn.executed is None or isinstance(turn.executed, str)):
-        raise TypeError(f"Turn.executed is a {type(turn.executed).__name__}, not text")
-    if not math.isfinite(turn.reward):
-        raise ValueError(f"the reward is {turn.reward}, not a finite number")
-    return turn

@@ -66,7 +66,20 @@ def choose_panels(
     for name in (split, chosen.panel, *chosen.held_out):
         if not len(panel_tasks(suite, name)):
             raise ValueError(f"env: {suite.name}: the split or panel {name!r} holds no tasks; name another")
+    for name in (chosen.panel, *chosen.held_out):  # before anything is played: results are reported by family
+        for task in suite.splits[name]:
+            _family(suite, task)
     return chosen
+
+
+def _family(suite: Suite, task: str) -> str:
+    try:
+        return str(suite.family(task))
+    except Exception as error:
+        raise ValueError(
+            f"env.suite: {suite.name}.family({task!r}) raised {type(error).__name__}: {error}; it must name the family "
+            "that every task of a panel is reported under"
+        ) from error
 
 
 def _by_name(names: Sequence[str], split: str) -> list[str]:
@@ -110,7 +123,7 @@ class PanelResult:
 
     def by_family(self) -> dict[str, dict[str, float]]:
         """Family -> success and number of tasks."""
-        families, names = label([self.suite.family(t.task) for t in self.trajectories])
+        families, names = label([_family(self.suite, t.task) for t in self.trajectories])
         found: dict[str, dict[str, float]] = {}
         for index, name in sorted(enumerate(names), key=lambda pair: str(pair[1])):
             members = [t for t, f in zip(self.trajectories, families, strict=True) if f == index]
@@ -122,7 +135,7 @@ class PanelResult:
         return [
             {
                 "task": t.task,
-                "family": self.suite.family(t.task),
+                "family": _family(self.suite, t.task),
                 "success": t.won,
                 "score": t.reward,
                 "steps": len(t.steps),

@@ -12,7 +12,7 @@ from bipace.core.features import FeaturesElsewhere
 from bipace.core.rows import Rows, build_batch
 from bipace.rollout.records import Step, Trajectory
 
-__all__ = ["step_key", "to_rows"]
+__all__ = ["step_key", "step_rewards", "to_rows"]
 
 
 def to_rows(
@@ -46,10 +46,7 @@ def to_rows(
     """
     flat = [(i, t, step) for i, trajectory in enumerate(trajectories) for t, step in enumerate(trajectory.steps)]
     last = [t == len(trajectories[i].steps) - 1 for i, t, _ in flat]
-    paid = [
-        float(final and trajectories[i].won) if success_only else step.reward
-        for (i, _, step), final in zip(flat, last, strict=True)
-    ]
+    paid = [reward for trajectory in trajectories for reward in step_rewards(trajectory, success_only)]
     return build_batch(
         task=[trajectories[i].task for i, _, _ in flat],
         trajectory=[i for i, _, _ in flat],
@@ -63,6 +60,17 @@ def to_rows(
         penalty=[invalid_action_penalty * (not step.parsed) for _, _, step in flat],
         aborted=[bool(trajectories[i].error) for i, _, _ in flat],
     )
+
+
+def step_rewards(trajectory: Trajectory, success_only: bool) -> list[float]:
+    """What each step is paid, in the environment's unit.
+
+    success_only: 1 on the last step of a solved trajectory and 0 elsewhere, whatever the environment paid.
+    """
+    if not success_only:
+        return [step.reward for step in trajectory.steps]
+    last = len(trajectory.steps) - 1
+    return [float(trajectory.won and t == last) for t in range(last + 1)]
 
 
 def _keys(trajectories: Sequence[Trajectory], action_key: str, refused: RefusedActions) -> list[object]:

@@ -121,6 +121,6 @@ def make_collector(config: Config, suite: Suite, layer: int | None = None) -> Co
         max_steps=config.env.max_steps or suite.max_steps,
         max_new_tokens=config.prompt.max_new_tokens,
         max_tokens=config.prompt.max_tokens,
-        wave=config.rollout.wave,
+        wave=config.rollout.parallel,
         layer=layer,
     )

@@ -1,52 +1,58 @@
-"""The whole configuration: one typed tree, each default once, every field explained.
+"""The configuration of a run: the sections of `bipace.config` in one tree, its files and presets.
 
-A TOML file holds only what differs; the command line overrides it with `section.key=value`. An unknown key is an error
-that names the nearest known one.
+A TOML file holds only what differs; the command line overrides it with `section.key=value`.
 """
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import tomli_w
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-from bipace.core.advantages import Recipe
-from bipace.core.estimators import RECIPES, recipe, recipe_options
-from bipace.train.sections import (
+from bipace.config import (
     ActorConfig,
+    ConfigError,
     EnvConfig,
     FeatureConfig,
     PromptConfig,
     RolloutConfig,
     RunConfig,
-    Section,
+    Settings,
     UpdateConfig,
+    modern,
+    read,
+    schema_of,
 )
+from bipace.config.reading import modern_key, options_schema
+from bipace.core.estimators import recipe_options
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]  (3.10 only)
 
-__all__ = ["Config", "ConfigError", "add_override", "config_from", "load_config", "read_tree", "write_config"]
+__all__ = [
+    "Config",
+    "ConfigError",
+    "UpdateConfig",
+    "add_override",
+    "config_from",
+    "config_schema",
+    "describe_config",
+    "load_config",
+    "read_tree",
+    "value_of",
+    "write_config",
+]
 
 
-class ConfigError(ValueError):
-    """The configuration cannot be used; the message names the key, the value and the way out."""
-
-
-class Config(Section):
+class Config(Settings):
     """A whole run."""
 
-    estimator: str = Field(
-        default="bipace", description=f"{', '.join(RECIPES)}, module:function or path/to/file.py:function"
-    )
-    credit: dict[str, Any] = Field(default_factory=dict, description="options of the estimator, e.g. credit.eps=0.05")
     env: EnvConfig = Field(default_factory=EnvConfig)
     actor: ActorConfig = Field(default_factory=ActorConfig)
     prompt: PromptConfig = Field(default_factory=PromptConfig)
@@ -55,21 +61,12 @@ class Config(Section):
     update: UpdateConfig = Field(default_factory=UpdateConfig)
     run: RunConfig = Field(default_factory=RunConfig)
 
-    def recipe(self) -> Recipe:
-        """The estimator with its options."""
-        return recipe(self.estimator, **self.credit)
-
-    @property
-    def needs_features(self) -> bool:
-        """True where the recipe clusters by hidden states."""
-        return "features" in self.recipe().needs
-
     def notes(self) -> list[str]:
         """Sentences about what is legal and probably not meant: a layer without its radius, or a radius without."""
         default = FeatureConfig.model_fields["layer"].default
         layer, eps = self.features.layer, self.credit.get("eps")
         named = layer != default
-        if not self.needs_features or "eps" not in recipe_options(self.estimator):
+        if not self.captures or "eps" not in recipe_options(self.estimator):
             return []
         if eps == "calibrate":
             return [f"features.layer={layer} is not read: credit.eps=calibrate chooses the layer too"] if named else []
@@ -98,9 +95,6 @@ class Config(Section):
                 "features.source: 'rollout' with rollout.engine=vllm: vLLM gives no hidden states, and its "
                 "probabilities are not the actor's to the last digit; set features.source=shared"
             )
-        eps = self.credit.get("eps")
-        if isinstance(eps, (int, float)) and not 0 <= eps <= 2:
-            raise ValueError(f"credit.eps: {eps}, expected a cosine distance in [0, 2]")
         return self
 
 
@@ -146,7 +140,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     shipped = PRESETS / f"{path}.toml"
     path = shipped if not path.exists() and shipped.is_file() else path
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return modern(tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError as error:
         known = ", ".join(sorted(preset.stem for preset in PRESETS.glob("*.toml")))
         raise ConfigError(f"config: no file {path} and no preset of that name (shipped: {known})") from error
@@ -158,17 +152,9 @@ def config_from(tree: Mapping[str, Any]) -> Config:
     """The configuration of a tree that holds only differences.
 
     Raises:
-        ConfigError: unknown key (with the nearest known one), or a value out of range.
+        ConfigError: an unknown key (with the nearest known one), a value of another type or out of range.
     """
-    _refuse_unknown(tree, Config)
-    try:
-        return Config.model_validate(tree)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        prefix = f"{where}: {first['input']!r}: " if where else ""
-        raise ConfigError(prefix + message) from error
+    return read(Config, tree)
 
 
 def write_config(config: Config, path: Path) -> None:
@@ -185,6 +171,10 @@ def add_override(tree: dict[str, Any], override: str) -> None:
     key, sign, text = override.partition("=")
     if not sign or not key:
         raise ConfigError(f"override {override!r}: expected section.key=value, e.g. env.max_steps=12")
+    named = modern_key(key, _value(text))
+    if named is None:
+        return
+    key = named
     *sections, leaf = key.split(".")
     for section in sections:
         tree = tree.setdefault(section, {})
@@ -203,27 +193,6 @@ def _value(text: str) -> Any:
         return text
 
 
-def _refuse_unknown(tree: Mapping[str, Any], model: type[BaseModel], prefix: str = "") -> None:
-    for key, value in tree.items():
-        if key not in model.model_fields:
-            known = [prefix + name for name in (model.model_fields if prefix else _keys(model))]
-            near = difflib.get_close_matches(prefix + key, known, n=1, cutoff=0.4)
-            hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
-            raise ConfigError(f"{prefix}{key}: unknown key{hint}")
-        annotation = model.model_fields[key].annotation
-        if isinstance(value, Mapping) and isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            _refuse_unknown(value, annotation, f"{prefix}{key}.")
-
-
-def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    names: list[str] = []
-    for name, field in model.model_fields.items():
-        names.append(prefix + name)
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            names += _keys(field.annotation, f"{prefix}{name}.")
-    return names
-
-
 def describe_config(config: Config) -> list[tuple[str, str, str]]:
     """Every key with its value and meaning, in order."""
     rows: list[tuple[str, str, str]] = []
@@ -237,3 +206,22 @@ def describe_config(config: Config) -> list[tuple[str, str, str]]:
         else:
             rows.append((name, str(value), field.description or ""))
     return rows
+
+
+def config_schema(estimator: str = "bipace") -> list[dict[str, Any]]:
+    """Every key with its type, default and meaning, the options of an estimator among them (`bipace config --json`).
+
+    Raises:
+        ValueError: an unknown estimator.
+    """
+    options = options_schema(estimator)
+    rows = schema_of(Config)
+    place = next(i for i, row in enumerate(rows) if row["key"] == "credit")
+    return [*rows[: place + 1], *options, *rows[place + 1 :]]
+
+
+def value_of(config: Config, row: Mapping[str, Any]) -> Any:
+    """The value that a configuration has for a row of `config_schema`, as in JSON: the default where none is set."""
+    section, _, leaf = str(row["key"]).partition(".")
+    found = config.model_dump(mode="json")[section]
+    return found.get(leaf, row["default"]) if leaf else found

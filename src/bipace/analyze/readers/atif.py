@@ -14,7 +14,7 @@ from typing import Any
 
 from bipace.analyze.fields import first, mapped, mappings, named, number
 from bipace.analyze.messages import as_text, message_steps
-from bipace.analyze.readers.base import OUTCOMES, failure, reward_of
+from bipace.analyze.readers.base import OUTCOMES, REWARDS, failure
 from bipace.analyze.records import LoggedTrajectory, Reading, as_number
 
 __all__ = ["is_atif", "read_atif"]
@@ -37,8 +37,9 @@ def read_atif(where: str, record: Mapping[str, Any], reading: Reading) -> Iterat
     it is what it read. The reward is looked for beside the trajectory (reward, extra, final_metrics), and in the run
     folder. The prompt group is a task id if there is one, else the first user message.
     """
+    del reading
     if _is_document(record):
-        yield from _document(record, where, "", reading)
+        yield from _document(record, where, "")
     else:
         children = {i for value in record.values() for i in _references(value)}
         for name, value in record.items():
@@ -46,15 +47,15 @@ def read_atif(where: str, record: Mapping[str, Any], reading: Reading) -> Iterat
             parent = next(
                 (_name(v, where) for v in record.values() if own & set(_references(v)) and v is not value), ""
             )
-            yield from _document(value, f"{where}, {name}", parent if own & children else "", reading)
+            yield from _document(value, f"{where}, {name}", parent if own & children else "")
 
 
-def _document(record: Mapping[str, Any], where: str, parent: str, reading: Reading) -> Iterator[LoggedTrajectory]:
+def _document(record: Mapping[str, Any], where: str, parent: str) -> Iterator[LoggedTrajectory]:
     agent = mapped(record.get("agent"), "agent")
     steps = mappings(record.get("steps"), "steps")
     messages, copied, dispatched = _messages(steps)
     about = _about(record)
-    reward = reward_of(about, where, reading)
+    reward = as_number(first(about, (*REWARDS, *OUTCOMES)))
     context, found = message_steps(messages, reward)
     name, whole, order = _name(record, where), _run(record, agent), number(_index(agent), "agent.extra") or 0.0
     above = named(agent, ("extra.parent_session_id",))
@@ -78,7 +79,7 @@ def _document(record: Mapping[str, Any], where: str, parent: str, reading: Readi
         notes=tuple(notes),
     )
     for i, child in enumerate(mappings(record.get("subagent_trajectories"), "subagent_trajectories")):
-        for inner in _document(child, f"{where}, sub-agent {i}", name, reading):
+        for inner in _document(child, f"{where}, sub-agent {i}", name):
             yield replace(inner, name=f"{name} / {inner.name}")
 
 
@@ -92,7 +93,7 @@ def _messages(steps: list[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], 
         results = _results(step, i)
         if step.get("is_copied_context"):
             copied += 1
-            handed += [{"role": "user", "content": text}] if source == "user" else []
+            handed = [*handed, {"role": "user", "content": text}] if source == "user" else []
             continue
         if handed and source == "agent" and not any(m.get("role") != "system" for m in messages):
             # The first answer of a continuation read what was handed over to it.

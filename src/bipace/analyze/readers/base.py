@@ -81,9 +81,10 @@ def spoken(
     where: str,
     reading: Reading,
     name: str = "",
+    out: str | None = None,
 ) -> Iterator[LoggedTrajectory]:
-    """A trajectory of steps; without steps it counts only if `about` says why the rollout failed."""
-    out = failure(about)
+    """A trajectory of steps; without steps it counts only if `out`, or `about`, says why the rollout failed."""
+    out = failure(about) if out is None else out
     if not steps and not out:
         reading.skip(where, "no answer of a model, so no step")
         return

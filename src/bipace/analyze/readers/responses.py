@@ -51,12 +51,11 @@ def read_nemo_gym(where: str, record: Mapping[str, Any], reading: Reading) -> It
         "task_id": f"task {task}" if task else named(asked, ("metadata.instance_id", "metadata.id")),
         "won": as_number(first(record, (*OUTCOMES, "info.success", "info.won", "info.solved"))),
         "agent_name": named(record, ("agent_ref.name",)),
-        "error": _out(record, response, bool(steps)),
         "rollout_id": named(record, ("rollout_id", "_ng_rollout_id"))
         or (f"{task}-{member}" if task and member else ""),
     }
     name = f"task {task}, rollout {member}" if task and member else ""
-    yield from spoken(context, steps, about, where, reading, name)
+    yield from spoken(context, steps, about, where, reading, name, _out(record, response, bool(steps)))
 
 
 def item_messages(items: object, field: str) -> list[dict[str, Any]]:

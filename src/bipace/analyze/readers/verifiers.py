@@ -54,7 +54,7 @@ def _trace(
 ) -> LoggedTrajectory:
     nodes = mappings(trace.get("nodes"), f"traces[{number}].nodes")
     reward, graded = _reward(trace, number)
-    cuts = {c.get("node") for c in _calls(trace) if c.get("finish_reason") == "length"}
+    cuts = {_index(nodes, c.get("node")) for c in _calls(trace) if c.get("finish_reason") == "length"}
     context, steps = _steps(nodes, cuts, _policy(episode))
     rewards = on_last(reward, len(steps))
     out = failed or _failed(trace) or ("" if steps else "no answer of a model")

@@ -6,7 +6,7 @@ arithmetic is here, apart from any engine, and is tested against a plain forward
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,8 +51,10 @@ def decoder_body(model: torch.nn.Module) -> torch.nn.Module:
 
 
 @contextmanager
-def capture(model: torch.nn.Module, layer: int | float) -> Iterator[list[torch.Tensor]]:
-    """Keep hidden_states[layer] of every forward inside the block, detached.
+def capture(
+    model: torch.nn.Module, layer: int | float, pick: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach
+) -> Iterator[list[torch.Tensor]]:
+    """Keep what `pick` takes of hidden_states[layer] at every forward inside the block: by default all, detached.
 
     Index k below the depth is what block k reads; the last index is the state after the final norm, as in Hugging
     Face's output. Nothing else is kept, so the cost is one tensor of the micro-batch.
@@ -62,10 +64,10 @@ def capture(model: torch.nn.Module, layer: int | float) -> Iterator[list[torch.T
     kept: list[torch.Tensor] = []
 
     def keep_input(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        kept.append((args[0] if args else kwargs["hidden_states"]).detach())
+        kept.append(pick(args[0] if args else kwargs["hidden_states"]))
 
     def keep_output(_: torch.nn.Module, __: tuple[Any, ...], output: torch.Tensor) -> None:
-        kept.append(output.detach())
+        kept.append(pick(output))
 
     if index == len(body.layers):
         hook = body.norm.register_forward_hook(keep_output)

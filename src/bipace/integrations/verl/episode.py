@@ -12,7 +12,7 @@ from bipace.envs.base import Suite, offers_of
 from bipace.integrations.common.settings import Settings
 from bipace.rollout.episode import Episode, Rules
 from bipace.rollout.prompts import Chat
-from bipace.rollout.table import step_key
+from bipace.rollout.table import step_key, step_rewards
 
 __all__ = ["Call", "Limits", "StepRow", "play"]
 
@@ -81,7 +81,8 @@ async def play(
     played = episode.close()
     if played.error:
         _log.warning("task %r: the episode is aborted after %d steps: %s", task, len(played.steps), played.error)
-    key, scale, whole = settings.features, settings.env.success_reward, asdict(played.summary)
+    key, env, whole = settings.features, settings.env, asdict(played.summary)
+    paid = [env.reward_scale * reward for reward in step_rewards(played, env.reward == "success")]
     return [
         StepRow(
             prompt,
@@ -91,12 +92,13 @@ async def play(
                 "command": step.action,
                 "action": step_key(key.action_key, step, call.tokens, key.refused_actions),
                 "parsed": step.parsed,
-                "reward": scale * step.reward,
+                "reward": reward,
+                "total": sum(paid),
                 "episode": whole,
             },
         )
         # A call without tokens made no step.
-        for prompt, call, step in zip(prompts, calls, played.steps, strict=False)
+        for prompt, call, step, reward in zip(prompts, calls, played.steps, paid, strict=False)
     ]
 
 

@@ -1,0 +1,129 @@
+"""An iteration of every CPU preset on a quiet machine and beside one and two busy processes, with 1, 2 and the default
+number of threads, as ratios to one thread under the same load.
+
+    python benchmarks/busy.py              # about eight minutes; what was measured before is kept, so it can be stopped
+    python benchmarks/busy.py --fresh      # begin again
+    python benchmarks/busy.py --smoke      # a few seconds: one small cell, written nowhere
+
+One process a preset, in which the number of threads is changed between iterations; each measures the same iteration
+(the same tasks and random numbers, a learning rate of 1e-12) of a quarter of the preset's prompt groups. The cells of
+one load are measured in turns, so that a drift of the machine falls on all of them. A busy process is a Python loop
+that never waits.
+What is measured must not share the machine with anything else. Writes benchmarks/results/busy.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import bipace  # noqa: F401  (before torch: threads that wait sleep)
+
+RESULT = Path(__file__).parent / "results" / "busy.json"
+PRESETS = {
+    "demo": ("demo", ()),
+    "textcraft-medium": (None, ("actor.folder=textcraft-medium",)),
+    "alfworld": ("alfworld", ()),
+    "webshop": ("webshop", ()),
+}
+LOADS, THREADS, TURNS = (0, 1, 2), ("1", "2", "default"), 3
+TARGET = 1.1
+
+
+def measure(name: str, loads: tuple[int, ...], turns: int, tasks: int) -> list[dict[str, Any]]:
+    """The cells of one preset, in this process."""
+    import torch
+
+    from bipace.train.config import load_config
+    from bipace.train.loop import Run
+
+    preset, more = PRESETS[name]
+    overrides = (*more, "env.held_out=[]", "update.lr=1e-12", "update.lr_decay=0", f"rollout.tasks={tasks}")
+    config = load_config(Path(preset) if preset else None, overrides)
+    cells: list[dict[str, Any]] = []
+    os.environ.pop("OMP_NUM_THREADS", None)
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(config, Path(folder))
+        default = run.threads
+        numbers = {"1": 1, "2": 2, "default": default.number}
+        run.step()  # warm
+        for load in loads:
+            times: dict[str, list[float]] = {threads: [] for threads in THREADS}
+            with ExitStack() as stack:
+                for _ in range(load):
+                    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+                    stack.callback(busy.wait)
+                    stack.callback(busy.kill)
+                time.sleep(0.2)
+                for turn in range(turns):
+                    for threads in THREADS if turn % 2 == 0 else THREADS[::-1]:
+                        torch.set_num_threads(numbers[threads])
+                        run.iteration = 0
+                        times[threads].append(run.step()["timing_s/iteration"])
+            seconds = {threads: statistics.median(found) for threads, found in times.items()}
+            cells += [
+                {"figure": f"{name}, {threads} thread(s), {load} busy", "preset": name, "busy": load,
+                 "threads": threads, "number": numbers[threads], "seconds": seconds[threads],
+                 "unit": "ratio to one thread",
+                 "value": seconds[threads] / seconds["1"], "target": TARGET if threads == "default" else None}
+                for threads in THREADS
+            ]  # fmt: skip
+    return cells
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
+    parser.add_argument("--smoke", action="store_true", help="one small cell, written nowhere")
+    parser.add_argument("--only", choices=PRESETS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.smoke:
+        json.dump(measure("demo", (0, 1), 1, 2), sys.stdout, indent=1)
+        return
+    if options.only:
+        json.dump(measure(options.only, LOADS, TURNS, 4), sys.stdout)
+        return
+    figures: list[dict[str, Any]] = []
+    if RESULT.is_file() and not options.fresh:
+        figures = json.loads(RESULT.read_text(encoding="utf-8"))["figures"]
+    for name in PRESETS:
+        if any(figure["preset"] == name for figure in figures):
+            continue
+        command = [sys.executable, __file__, "--only", name]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        figures += json.loads(done.stdout)
+        write(figures)
+        for figure in figures[-len(LOADS) * len(THREADS) :]:
+            print(f"{figure['value']:5.2f}  {figure['seconds']:6.2f} s  {figure['figure']}", flush=True)
+
+
+def write(figures: list[dict[str, Any]]) -> None:
+    import torch
+
+    defaults = [f["value"] for f in figures if f["threads"] == "default"]
+    document = {
+        "figures": figures,
+        "worst default": max(defaults),
+        "target": TARGET,
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "command": "python benchmarks/busy.py",
+    }
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
