@@ -7,7 +7,7 @@ VERL_PIP := $(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit test demo bench bench-trl bench-trl-adapter credit-study fuzz attack parity-alfworld speed-alfworld test-engines lock clean
+.PHONY: help setup check unit test demo bench bench-trl bench-trl-adapter credit-study fuzz fuzz-readers attack parity-alfworld speed-alfworld test-engines lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -47,6 +47,9 @@ bench: setup  ## every benchmark of the repository; results as JSON in benchmark
 
 credit-study: setup  ## every recipe's advantages against the exact truth of four small worlds; docs/results/credit.md
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/credit_study.py
+
+fuzz-readers: setup  ## 100,000 damaged files through every reader of bipace analyze
+	BIPACE_FUZZ=100000 $(BIN)/pytest tests/unit/test_analyze_fuzz.py -n 2
 
 fuzz: setup  ## random ugly batches through every recipe, 19 minutes at a time, until there have been a million
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py --minutes 19

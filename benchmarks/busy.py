@@ -5,9 +5,10 @@ number of threads, as ratios to one thread under the same load.
     python benchmarks/busy.py --fresh      # begin again
     python benchmarks/busy.py --smoke      # a few seconds: one small cell, written nowhere
 
-One process a preset, in which the number of threads is changed between iterations; each measures the same iteration (the
-same tasks and random numbers, a learning rate of 1e-12) of a quarter of the preset's prompt groups. The cells of one load are
-measured in turns, so that a drift of the machine falls on all of them. A busy process is a Python loop that never waits.
+One process a preset, in which the number of threads is changed between iterations; each measures the same iteration
+(the same tasks and random numbers, a learning rate of 1e-12) of a quarter of the preset's prompt groups. The cells of
+one load are measured in turns, so that a drift of the machine falls on all of them. A busy process is a Python loop
+that never waits.
 What is measured must not share the machine with anything else. Writes benchmarks/results/busy.json.
 """
 
@@ -72,8 +73,9 @@ def measure(name: str, loads: tuple[int, ...], turns: int, tasks: int) -> list[d
                         times[threads].append(run.step()["timing_s/iteration"])
             seconds = {threads: statistics.median(found) for threads, found in times.items()}
             cells += [
-                {"figure": f"{name}, {threads} thread(s), {load} busy", "preset": name, "busy": load, "threads": threads,
-                 "number": numbers[threads], "seconds": seconds[threads], "unit": "ratio to one thread",
+                {"figure": f"{name}, {threads} thread(s), {load} busy", "preset": name, "busy": load,
+                 "threads": threads, "number": numbers[threads], "seconds": seconds[threads],
+                 "unit": "ratio to one thread",
                  "value": seconds[threads] / seconds["1"], "target": TARGET if threads == "default" else None}
                 for threads in THREADS
             ]  # fmt: skip

@@ -1,13 +1,16 @@
-"""The ablation page docs/results/credit.md, its JSON and its figures, by one command.
+"""The credit page docs/results/credit.md, its JSON and its figures, by one command.
 
-    PYTHONPATH=src python benchmarks/credit_study.py [--actor textcraft-small --truth runs/credit/textcraft-small]
+    PYTHONPATH=src python benchmarks/credit_study.py [NAME...] [--truths runs/credit]
 
-Text processes are sampled anew (their truth is exact and cheap). The actor's truth is collected by
+Text processes are sampled anew (their truth is exact and cheap). The actors' truths are collected by
 
-    bipace credit textcraft-small --groups 16 --group-size 16 --rerolls 8 --seeds 5
+    bipace credit textcraft-small env.split=demo --rerolls 8 --seeds 3 --out runs/credit/textcraft-demo
+    bipace credit textcraft-small env.split=train --rerolls 8 --seeds 3
+    bipace credit alfworld-small env.suite=alfworld env.split=gen-small env.max_steps=20 prompt.max_new_tokens=16 \\
+      --rerolls 4 --seeds 3
 
-and read from there; without it the page covers the text processes alone and says so. --reader
-FOLDER judges the same rollouts, the first READ of each group, on another model's hidden states.
+and read from there; what was not collected is left out, and the page says so. With names, these are measured again and
+the page's others are kept.
 """
 
 from __future__ import annotations
@@ -24,13 +27,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from credit_page import page, targets_by_size
+from credit_page import page, verdict
 from scipy.stats import spearmanr
 
+from bipace.core.actions import executed_key
 from bipace.core.advantages import Recipe, Term
-from bipace.core.calibrate import GRID, calibrate
-from bipace.core.clustering import by_features, by_observation
+from bipace.core.calibrate import prediction_error
+from bipace.core.clustering import by_features
 from bipace.core.estimators import recipe
+from bipace.core.returns import return_to_go
+from bipace.core.scan import RADII, scan
 from bipace.core.steps import Ints, StepBatch
 from bipace.credit.candidates import Candidate, parse_candidate
 from bipace.credit.report import draw_scores
@@ -40,139 +46,130 @@ from bipace.credit.worlds import world_truth
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "results"
 WORLDS = {"grid": {}, "paraphrased": {}, "aliased": {}, "random": {"states": 8, "ending": 0.05}}
-SEEDS, GROUPS, GROUP_SIZE = 5, 16, 16
-READ, READ_LAYERS = 4, (6, 12, 24, 30, 18)
+ACTORS = ("textcraft-demo", "textcraft-small", "alfworld-small")
+SEEDS, GROUPS, GROUP_SIZE, DEPTH = 3, 16, 8, 0.61
+FIRST_READING = "bipace mode=mean_std_norm fallback=no_diff_action"
 MAIN = (
-    "grpo", "dr_grpo", "rloo", "gigpo", "hgpo", "bigpo", "diff_peer", "bipace", "bipace eps=auto",
-    "bipace eps=0.02", "bipace clusters=observation", "pooled", "pooled mode=mean_norm",
-    "pooled mode=mean_norm k=0.25 k_action=0.25", "pooled k=auto k_action=auto", "pooled clusters=features eps=auto",
-    "pooled clusters=features eps=0.02",
+    "grpo", "dr_grpo", "rloo", "gigpo", "gigpo mode=mean_norm", "hgpo", "hgpo mode=mean_norm", "bigpo", "diff_peer",
+    "bipace", "bipace eps=0.02", "bipace eps=0.1", "bipace eps=auto", "bipace clusters=observation", FIRST_READING,
+    "pooled", "pooled clusters=features eps=0.02",
 )  # fmt: skip
 SWEEPS = {
-    "Radius (bipace, fixed)": [f"bipace eps={eps:g}" for eps in GRID] + ["bipace eps=auto"],
-    "Whitening": ["bipace whiten=3 eps=0.1", "bipace whiten=3 eps=0.35", "bipace eps=auto whiten=auto"],
-    "Centroid rule": ["bipace centroid=mean", "bipace centroid=leader", "bipace eps=auto centroid=leader"],
+    "Radius": [f"bipace eps={eps:g}" for eps in (0.0, *RADII)],
+    "Whitening": ["bipace whiten=3 eps=0.05", "bipace whiten=3 eps=0.2", "bipace eps=auto whiten=auto"],
+    "Centroid rule": ["bipace centroid=mean", "bipace centroid=leader"],
     "Fallback": [
-        f"bipace clusters=observation fallback={f}" for f in ("no_diff_action", "no_same_action_peer", "never")
+        f"bipace{where} fallback={f}"
+        for where in ("", " eps=0.02", " clusters=observation")
+        for f in ("no_same_action_peer", "no_diff_action", "never")
     ],
-    "Normalisation": [f"{n} mode={m}" for n in ("gigpo", "bipace", "pooled") for m in ("mean_std_norm", "mean_norm")],
-    "Weight of the step term": [f"bipace clusters=observation w={w}" for w in (0.1, 0.5, 1.0, 2.0, 10.0)],
-    "Pseudo-members": [f"pooled k={k} k_action={a}" for k, a in ((0.1, 0.1), (0.25, 0.25), (0.5, 0.5), (1, 1), (2, 2))]
-    + ["pooled k=0.5 k_action=0.0", "pooled k=auto k_action=auto"],
+    "The own trajectory in V": ["bipace", "bipace leave_out=trajectory", "bipace eps=0.02",
+                                "bipace eps=0.02 leave_out=trajectory", "gigpo", "gigpo leave_out=trajectory"],
+    "Division": [
+        "bipace", "bipace trajectory_mode=mean_norm", "bipace step_mode=mean_std_norm", "gigpo",
+        "gigpo step_mode=mean_norm", "gigpo mode=mean_norm", "bigpo", "bigpo step_mode=mean_norm",
+    ],
+    "Weight of the step term": [f"bipace w={w}" for w in (0.1, 0.5, 1.0, 2.0, 10.0)],
+    "Controls": [
+        "bipace", "bipace clusters=chance", "bipace eps=0.02", "bipace eps=0.02 clusters=chance", "gigpo", "bigpo",
+        "bipace clusters=observation", "gigpo similarity=0.95",
+    ],
 }  # fmt: skip
 
 
-def step_alone(text: str, label: str) -> Candidate:
-    """The last term of a recipe without its trajectory term: w = infinity."""
+def at(text: str, layer: str | None) -> Candidate:
+    """A candidate that reads the given layer where it names none."""
     made = parse_candidate(text)
+    return made if made.layer else replace(made, layer=layer)
+
+
+def shipped_layer(truth: Truth) -> str | None:
+    """The layer that the shipped default, 0.61 of the depth, stands for; the last one of a text process."""
+    depths = [int(name) for name in truth.layers if name.isdigit()]
+    return str(round(DEPTH * max(depths))) if depths else None
+
+
+def step_alone(text: str, label: str, layer: str | None) -> Candidate:
+    """The last term of a recipe without its trajectory term: w = infinity."""
+    made = at(text, layer)
     return Candidate(label, Recipe(label, made.recipe.parts[-1:]), made.layer)
 
 
-def random_clusters(batch: StepBatch, like: Any) -> Ints:
-    """As many clusters of the same sizes as another clustering, with members drawn at random in the prompt group."""
-    labels = like(batch)
-    out = np.empty_like(labels)
-    random = np.random.default_rng(0)
-    for task in np.unique(batch.task):
-        rows = np.flatnonzero(batch.task == task)
-        out[rows] = random.permutation(labels[rows])
-    return out
-
-
-def visited(batch: StepBatch, order: str) -> Ints:
-    """Clusters at the default radius with a prompt group's trajectories visited in another order."""
+def visited(batch: StepBatch, order: str, eps: float) -> Ints:
+    """Clusters with a prompt group's trajectories visited in another order."""
     number = np.unique(batch.trajectory, return_inverse=True)[1]
     count = int(number.max()) + 1
     renamed = np.arange(count)[::-1] if order == "reversed" else np.random.default_rng(0).permutation(count)
-    return by_features(replace(batch, trajectory=renamed[number]))
+    return by_features(replace(batch, trajectory=renamed[number]), eps)
 
 
-def visit_orders() -> list[Candidate]:
+def visit_orders(layer: str | None) -> list[Candidate]:
     """The greedy pass in three orders."""
     made = recipe("bipace")
     trajectory, step = made.parts
     assert isinstance(step, Term)
     others = [
-        Candidate(f"trajectories {o}", Recipe(o, (trajectory, replace(step, clusters=partial(visited, order=o)))))
+        Candidate(
+            f"trajectories {o}",
+            Recipe(o, (trajectory, replace(step, clusters=partial(visited, order=o, eps=0.05)))),
+            layer,
+        )
         for o in ("reversed", "shuffled")
     ]
-    return [Candidate("trajectories as collected", made), *others]
+    return [Candidate("trajectories as collected", made, layer), *others]
 
 
-def by_verb(truth: Truth, path: Path) -> Truth:
-    """The truth with the first word of the action as its key (`first_word`)."""
+def rekeyed(truth: Truth, path: Path, key: str) -> Truth:
+    """The truth with another action key: refused actions as one, or the first word of the action."""
     steps = [step for rollout in load_rollouts(path) for step in rollout["steps"]]
-    verbs = [(step["action"].split() or [""])[0].lower() for step in steps]
-    return replace(truth, batch=replace(truth.batch, action=np.unique(verbs, return_inverse=True)[1]))
+    if key == "refused actions as one":
+        keys = [repr(executed_key(s["action"], s["executed"], s["valid"], "one")) for s in steps]
+    else:
+        keys = [(s["action"].split() or [""])[0].lower() for s in steps]
+    return replace(truth, batch=replace(truth.batch, action=np.unique(keys, return_inverse=True)[1]))
 
 
-def action_keys(truths: Sequence[Truth], folder: Path) -> dict[str, Any]:
-    """What counts as the same action: the whole text of it, or its verb."""
-    keyed = {"executed": truths}
-    keyed["first_word"] = [by_verb(truth, folder / f"seed{number}") for number, truth in enumerate(truths)]
-    texts = ("bipace clusters=observation", "pooled")
+def action_keys(truths: Sequence[Truth], folder: Path, layer: str | None) -> dict[str, Any]:
+    """What counts as the same action: the executed command with refused ones apart or as one, or the verb."""
+    keyed = {"refused actions as many": truths}
+    for key in ("refused actions as one", "first word"):
+        keyed[key] = [rekeyed(truth, folder / f"seed{number}", key) for number, truth in enumerate(truths)]
     return {
         f"{text}, {key}": entry
         for key, those in keyed.items()
-        for text, entry in ablate(those, [parse_candidate(t) for t in texts]).items()
+        for text, entry in ablate(those, [at(t, layer) for t in ("bipace", "bipace eps=0.02")]).items()
     }
 
 
-def sides() -> list[Candidate]:
-    """State side alone, action side alone, and keys: what each half of the method brings."""
-    observed = {"clusters": "observation"}
-    base = recipe("bipace", **observed)
-    trajectory, step = base.parts
-    assert isinstance(step, Term)
-    shuffled = replace(step, clusters=partial(random_clusters, like=by_observation))
-    return [
-        Candidate("neither (gigpo)", recipe("gigpo")),
-        Candidate("state side (bigpo, eps=auto)", recipe("bigpo", eps="auto")),
-        Candidate("action side (bipace on observations)", base),
-        Candidate("both (bipace, eps=auto)", recipe("bipace", eps="auto")),
-        Candidate("lexical (gigpo, similarity 0.95)", recipe("gigpo", similarity=0.95)),
-        Candidate("random clusters of the same sizes", Recipe("random", (trajectory, shuffled))),
-        step_alone("gigpo", "step term alone: gigpo"),
-        step_alone("bipace clusters=observation", "step term alone: bipace on observations"),
-        step_alone("bipace clusters=observation mode=mean_norm", "step term alone, not divided: on observations"),
-        step_alone("bipace eps=auto", "step term alone: bipace, eps=auto"),
-        step_alone("bipace eps=0.02 mode=mean_norm", "step term alone, not divided: bipace, eps=0.02"),
-    ]
-
-
 def layers(truths: Sequence[Truth]) -> list[Candidate]:
-    found = []
-    for name in truths[0].layers:
-        found += [parse_candidate(f"bipace eps={eps} layer={name}") for eps in (0.1, "auto")]
-        found.append(parse_candidate(f"pooled clusters=features eps=auto layer={name}"))
-    return found
+    names = [name for name in truths[0].layers if name != "0"]
+    return [parse_candidate(f"bipace eps={eps} layer={name}") for name in names for eps in (0.01, 0.02, 0.05, 0.1)]
 
 
 def criterion(truths: Sequence[Truth]) -> dict[str, Any]:
-    """How well the label-free criterion ranks clusterings: its error against the step term's accuracy."""
-    rows = []
-    for number, truth in enumerate(truths):
-        for layer in truth.layers:
-            batch = truth.with_layer(layer)
-            chosen = calibrate(batch, directions=(0, 3))
-            for whiten, eps, error in chosen.curve:
-                clusters = partial(by_features, eps=eps, whiten=whiten)
-                step = recipe("bipace", mode="mean_norm").parts[-1]
-                assert isinstance(step, Term)
-                candidate = Candidate("", Recipe("step", (replace(step, clusters=clusters),)), layer)
-                pearson = float(score(truth, candidate.values(truth), bootstraps=0)["pearson"][0])
-                rows.append(
-                    {"seed": number, "layer": layer, "whiten": whiten, "eps": eps, "error": error, "pearson": pearson}
-                )
-    ranks, regrets = [], []
-    for number in range(len(truths)):
-        mine = [r for r in rows if r["seed"] == number]
-        errors, accuracies = ([r[k] for r in mine] for k in ("error", "pearson"))
-        ranked = len(set(errors)) > 1 and len(set(accuracies)) > 1
-        ranks.append(float(spearmanr(errors, accuracies).statistic) if ranked else None)
-        picked = min(mine, key=lambda r: r["error"])
-        regrets.append(max(r["pearson"] for r in mine) - picked["pearson"])
-    return {"rank_correlation": ranks, "regret": regrets, "clusterings": len(rows) // len(truths)}
+    """What a scan of each seed's rollouts takes, and what it loses to the best pair of the grid."""
+    made, found = recipe("bipace", eps="calibrate"), []
+    for truth in truths:
+        names = {name: features for name, features in truth.layers.items() if name != "0"}
+        scanned = scan(truth.batch, names, truth.gradient, made)
+        returns, rows = return_to_go(truth.batch, 0.95), []
+        for pair in scanned.pairs:
+            values = Candidate("", recipe("bipace", eps=pair.eps), pair.layer).values(truth)
+            scores = score(truth, values, bootstraps=0)
+            error = prediction_error(truth.batch, by_features(truth.with_layer(pair.layer), pair.eps), returns)
+            cosine, pearson = float(scores["gradient_cosine"][0]), float(scores["pearson"][0])
+            rows.append({**pair.to_json(), "cosine": cosine, "pearson": pearson, "prediction_error": error})
+        best = max(row["cosine"] for row in rows)
+        chosen = rows[scanned.pairs.index(scanned.chosen)]
+        predicted = min(rows, key=lambda row: row["prediction_error"])
+        ranks = spearmanr([r["agreement"] for r in rows], [r["cosine"] for r in rows])
+        found.append(
+            {"layer": chosen["layer"], "eps": chosen["eps"], "lost": best - chosen["cosine"],
+             "lost_by_prediction_error": best - predicted["cosine"], "level": scanned.level,
+             "rank_correlation": float(ranks[0]), "successes": int((truth.batch.reward > 0).sum()),
+             "grid": rows}
+        )  # fmt: skip
+    return {"seeds": found}
 
 
 def ablate(truths: Sequence[Truth], candidates: Sequence[Candidate]) -> dict[str, Any]:
@@ -180,105 +177,83 @@ def ablate(truths: Sequence[Truth], candidates: Sequence[Candidate]) -> dict[str
 
 
 def study(truths: Sequence[Truth]) -> dict[str, Any]:
-    size = int(truths[0].identity["group_size"])
-    smaller = [g for g in (4, 8) if g < size]
-    found = score_all(truths, [parse_candidate(text) for text in MAIN], group_sizes=smaller)
-    found["group_size"] = size
-    found["sections"] = {"What each side brings": ablate(truths, sides())}
-    for title, texts in SWEEPS.items():
-        found["sections"][title] = ablate(truths, [parse_candidate(t) for t in texts])
-    found["sections"]["Visit order of the greedy pass"] = ablate(truths, visit_orders())
+    layer = shipped_layer(truths[0])
+    found = score_all(truths, [at(text, layer) for text in MAIN])
+    found["group_size"], found["layer"] = int(truths[0].identity["group_size"]), layer
+    found["sections"] = {title: ablate(truths, [at(t, layer) for t in texts]) for title, texts in SWEEPS.items()}
+    found["sections"]["Step term alone"] = ablate(
+        truths, [step_alone(t, f"step term of {t}", layer) for t in ("gigpo", "bipace", "bipace eps=0.02")]
+    )
+    found["sections"]["Visit order of the greedy pass"] = ablate(truths, visit_orders(layer))
     found["sections"]["Layers and geometries"] = ablate(truths, layers(truths))
     found["criterion"] = criterion(truths)
+    found["verdict"] = verdict(found["recipes"])
     return found
 
 
-def actor_truths(folder: Path | None) -> list[Truth]:
-    if folder is None or not folder.is_dir():
-        return []
+def actor_truths(folder: Path) -> list[Truth]:
     loaded = [load_truth(path.with_suffix("")) for path in sorted(folder.glob("seed?.json"))]
     return [truth for truth in loaded if truth is not None]
 
 
-def reread(folder: Path, reader: Path) -> list[Truth]:
-    """The actor's truth with the features of another model, for the first members of every group."""
-    from bipace.credit.reading import read_by
+def measured(name: str, truths: Path) -> dict[str, Any] | None:
+    """The study of one environment; None where its truth was not collected."""
+    if name in WORLDS:
+        made = partial(world_truth, name, WORLDS[name], groups=GROUPS, group_size=GROUP_SIZE)
+        return study([made(seed=seed) for seed in range(SEEDS)])
+    collected = actor_truths(truths / name)
+    if not collected:
+        return None
+    found = study(collected)
+    found["sections"]["Action key"] = action_keys(collected, truths / name, found["layer"])
+    return found
 
-    paths = [folder / f"seed{number}" for number in range(len(actor_truths(folder)))]
-    truths = actor_truths(folder)
-    cut = [read_by(t, path, reader, READ_LAYERS, group_size=READ) for t, path in zip(truths, paths, strict=True)]
-    return [replace(t, identity={**t.identity, "group_size": READ}) for t in cut]
 
-
-def measured(names: Sequence[str], actor: str, truth: Path, reader: Path | None) -> dict[str, dict[str, Any]]:
-    """The study of each named environment; of the actor only where its truth was collected."""
-    results: dict[str, dict[str, Any]] = {}
-    for name in names:
-        if name == f"{actor}, read":
-            truths = reread(truth, reader) if reader else []
-        elif name == actor:
-            truths = actor_truths(truth)
-        else:
-            made = partial(world_truth, name, WORLDS[name], groups=GROUPS, group_size=GROUP_SIZE)
-            truths = [made(seed=seed) for seed in range(SEEDS)]
-        if truths:
-            found = results[f"world:{name}" if name in WORLDS else name] = study(truths)
-            if name == actor:
-                found["sections"]["Action key"] = action_keys(truths, truth)
-    return results
+def notes(results: dict[str, dict[str, Any]]) -> list[str]:
+    said = [
+        f"Text processes: {SEEDS} seeds x {GROUPS} prompt groups x G = {GROUP_SIZE}, horizon 12, a policy that plays "
+        "the best action with probability 0.4; the truth is exact. Features there are synthetic (see `credit.worlds`).",
+    ]
+    for name in ACTORS:
+        if name not in results:
+            said += ["", f"{name}: no truth was collected for this page."]
+            continue
+        identity = results[name]["identity"][0]
+        said += [
+            "",
+            f"{name}: {results[name]['seeds']} seeds x {identity['groups']} prompt groups x G = "
+            f"{identity['group_size']} on {identity['suite']}, split {identity['split']}, K = {identity['rerolls']} "
+            f"re-rolls a state: a noisy truth; compare with its noise ceiling. Layer {results[name]['layer']} "
+            "(0.61 of the depth, the shipped default) where a recipe names none.",
+        ]
+    return said
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("environments", nargs="*", help="measure these again and keep the page's others; default all")
-    parser.add_argument("--actor", default="textcraft-small", help="what the collected truth is of")
-    parser.add_argument("--truth", type=Path, default=Path("runs/credit/textcraft-small"))
-    parser.add_argument("--reader", type=Path, help="a Hugging Face folder: a second geometry, e.g. SmolLM2")
+    parser.add_argument("--truths", type=Path, default=Path("runs/credit"), help="where actors' truths were collected")
+    parser.add_argument("--out", type=Path, default=DOCS)
     arguments = parser.parse_args()
-    file = DOCS / "credit.json"
-    known = [*WORLDS, arguments.actor, f"{arguments.actor}, read"]
+    file, known = arguments.out / "credit.json", [*ACTORS, *WORLDS]
     unknown = set(arguments.environments) - set(known)
     if unknown:
         parser.error(f"unknown {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     kept = json.loads(file.read_text(encoding="utf-8"))["results"] if arguments.environments and file.is_file() else {}
-    results = kept | measured(arguments.environments or known, arguments.actor, arguments.truth, arguments.reader)
-    order = [f"world:{name}" for name in WORLDS] + known[-2:]
-    results = {name: results[name] for name in order if name in results}
-    notes = [
-        f"Text processes: {SEEDS} seeds x {GROUPS} prompt groups x G = {GROUP_SIZE}, horizon 12, a policy that plays "
-        "the best action with probability 0.4; the truth is exact. Features there are synthetic (see `credit.worlds`).",
-        "",
-    ]
-    if arguments.actor in results:
-        found = results[arguments.actor]
-        identity = found["identity"][0]
-        notes.append(
-            f"{arguments.actor}: {found['seeds']} seeds x {identity['groups']} prompt groups x G = "
-            f"{identity['group_size']} on {identity['suite']}, K = {identity['rerolls']} re-rolls a state: "
-            "a noisy truth; compare with its noise ceiling. Default layer: the last block's output."
-        )
-        if known[-1] in results:
-            notes += [
-                "",
-                f"{known[-1]}: the same rollouts, the first {READ} of each group, with the hidden states of "
-                f"{results[known[-1]]['identity'][0]['read_by']} (layers {READ_LAYERS}; default the last named) in "
-                "place of the actor's. Its tables compare with those of G = 4 above, not of G = 16.",
-            ]
-    else:
-        notes.append("No actor's truth was collected for this page.")
-    for found in results.values():
-        found["targets"] = targets_by_size(found)
+    found = {name: measured(name, arguments.truths) for name in arguments.environments or known}
+    results = kept | {(f"world:{n}" if n in WORLDS else n): entry for n, entry in found.items() if entry}
+    results = {n: results[n] for n in (*ACTORS, *(f"world:{w}" for w in WORLDS)) if n in results}
     about = {
         "command": "PYTHONPATH=src python benchmarks/credit_study.py",
         "date": datetime.now(timezone.utc).date().isoformat(),
-        "notes": notes,
+        "notes": notes(results),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
     }
-    DOCS.mkdir(parents=True, exist_ok=True)
+    arguments.out.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"about": about, "results": results}, separators=(",", ":")) + "\n", encoding="utf-8")
-    (DOCS / "credit.md").write_text(page(results, about), encoding="utf-8")
-    draw_scores(results, DOCS / "credit.png", ("pearson", "sign", "gradient_cosine"))
+    (arguments.out / "credit.md").write_text(page(results, about), encoding="utf-8")
+    draw_scores(results, arguments.out / "credit.png", ("pearson", "sign", "gradient_cosine"))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """The TRL adapter on the CPU: losses beside stock, feature error, cost, learning. Writes results/trl_adapter.json.
 
     make bench-trl-adapter
+    python benchmarks/trl_adapter.py --learned bipace.json stock.json
 
-Runs in the environment of `make test-engines`. Both trainers run the same job in one process, one after the other, so
-that their ratio means something on a busy machine too; seconds are what this machine gave.
+Runs in the environment of `make test-engines`. The jobs that learn are the example's; finished ones can be handed over
+as the lines that `examples/trl/textcraft.py` printed.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -16,6 +18,7 @@ import tempfile
 from datetime import datetime, timezone
 from importlib.metadata import distributions, version
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = Path(__file__).parent / "results" / "trl_adapter.json"
@@ -76,14 +79,12 @@ def features(folder: Path) -> list[dict[str, object]]:
     return out
 
 
-def learning(folder: Path) -> list[dict[str, object]]:
-    """The example's job with values by turn and with stock TRL: success before and after, and the adapter's cost."""
-    from textcraft import run
-
+def learning(jobs: list[dict[str, Any]]) -> list[dict[str, object]]:
+    """The example's jobs: success before and after, and the adapter's cost."""
     out = []
-    for recipe in ("bipace", "stock"):
-        done = run(recipe, GENERATIONS, 0, folder / recipe)
-        name = f"{recipe}, {GENERATIONS} generation batches"
+    for done in jobs:
+        recipe = done["recipe"]
+        name = f"{recipe}, {done['generations']} generation batches"
         out += [
             entry(f"success before: {name}", "share", done["before"]),
             entry(f"success after: {name}", "share", done["after"]),
@@ -103,13 +104,22 @@ def learning(folder: Path) -> list[dict[str, object]]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--learned", nargs="*", type=Path, help="files that end in a line the example printed")
+    given = parser.parse_args()
     if not list(distributions(name="trl")):
         print("TRL lives in an environment of its own: make bench-trl-adapter")
         return
     sys.path[:0] = [str(ROOT / "tests" / "engines"), str(ROOT / "examples" / "trl")]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        figures = [*beside_stock(folder), *features(folder), *learning(folder)]
+        if given.learned:
+            jobs = [json.loads(file.read_text().splitlines()[-1]) for file in given.learned]
+        else:
+            from textcraft import run
+
+            jobs = [run(recipe, GENERATIONS, 0, folder / recipe) for recipe in ("bipace", "stock")]
+        figures = [*beside_stock(folder), *features(folder), *learning(jobs)]
     document = {
         "figures": figures,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, CPU only",

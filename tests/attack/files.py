@@ -23,8 +23,8 @@ def cases() -> Iterator[Case]:
     for name in names:
         for damage in DAMAGES:
             words = ("eval", "actor", "--panel", "depth4-panel", *SMALL)
-            harmless = name in ("README.md", "imitation.json", "generation_config.json") or damage == "one byte"
-            yield Case(f"actor/{name} {damage}", words, (0, 2) if harmless else (0, 2), prepare=partial(_actor, name, damage))
+            # A damaged weight may be a weight like any other, and what is no model file is not read.
+            yield Case(f"actor/{name} {damage}", words, (0, 2), prepare=partial(_actor, name, damage))
     for value in (float("nan"), float("inf")):
         yield Case(f"actor/weights {value}", ("eval", "actor", "--panel", "depth4-panel", *SMALL), (2,), "not all finite",
                    prepare=partial(_weights, value))  # fmt: skip
@@ -34,11 +34,37 @@ def cases() -> Iterator[Case]:
 GOOD = [
     {"task": "a", "reward": 1.0, "won": True, "steps": [{"observation": "x", "action": "go", "response": "go"}]},
     {"input": "question", "output": "answer", "score": 1.0, "step": 3},
-    {"prompt": [{"role": "user", "content": "hi"}], "completion": [{"role": "assistant", "content": "ho"}], "reward": 0.5},
+    {
+        "prompt": [{"role": "user", "content": "hi"}],
+        "completion": [{"role": "assistant", "content": "ho"}],
+        "reward": 0.5,
+    },
     {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}], "reward": 1},
-    {"task_id": 1, "trial": 0, "reward": 0.0, "traj": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]},
+    {
+        "task_id": 1,
+        "trial": 0,
+        "reward": 0.0,
+        "traj": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}],
+    },
 ]
-UGLY = (None, "", "x", -1, 10**40, 1e308, True, [], {}, [[]], {"a": {"b": []}}, "\ud800", "\x00", [None], "é" * 500, [1, "a"])
+UGLY = (
+    None,
+    "",
+    "x",
+    -1,
+    10**40,
+    1e308,
+    True,
+    [],
+    {},
+    [[]],
+    {"a": {"b": []}},
+    "\ud800",
+    "\x00",
+    [None],
+    "é" * 500,
+    [1, "a"],
+)
 
 
 def _trajectories() -> Iterator[Case]:
@@ -48,8 +74,17 @@ def _trajectories() -> Iterator[Case]:
         text = "\n".join(json.dumps(line) for line in lines)
         if chance.random() < 0.2:
             cut = chance.randrange(len(text))
-            text = text[:cut] + chance.choice(("", "\x00", "}", '"', "\n\n", "[" * 500)) + text[cut + chance.randrange(3) :]
-        yield Case(f"analyze/fuzz {number}", ("analyze", "f.jsonl", "--json"), (0, 1, 2), prepare=partial(_put, "f.jsonl", text.encode()))
+            text = (
+                text[:cut]
+                + chance.choice(("", "\x00", "}", '"', "\n\n", "[" * 500))
+                + text[cut + chance.randrange(3) :]
+            )
+        yield Case(
+            f"analyze/fuzz {number}",
+            ("analyze", "f.jsonl", "--json"),
+            (0, 1, 2),
+            prepare=partial(_put, "f.jsonl", text.encode()),
+        )
     good = ("\n".join(map(json.dumps, [GOOD[0]] * 4))).encode()
     for name, data in {
         "empty.jsonl": b"", "nested.json": b"[" * 100_000, "nested.jsonl": b'{"a":' * 50_000, "noise.jsonl": bytes(range(256)) * 9,
@@ -63,7 +98,9 @@ def _trajectories() -> Iterator[Case]:
     yield Case("analyze/over a thesis", ("analyze", "f.jsonl", "--out", "thesis.html"), (2,), "not written by",
                prepare=lambda folder: (_put("f.jsonl", good, folder), _put("thesis.html", b"mine", folder)))  # fmt: skip
     for out in ("nodir/x.jsonl", "x.jsonl"):
-        yield Case(f"eval/--out {out}", ("eval", "textcraft-small", "--panel", "depth4-panel", *SMALL, "--out", out), (0,))
+        yield Case(
+            f"eval/--out {out}", ("eval", "textcraft-small", "--panel", "depth4-panel", *SMALL, "--out", out), (0,)
+        )
     yield Case("eval/over a thesis", ("eval", "textcraft-small", "--out", "thesis"), (2,), "not written by",
                prepare=partial(_put, "thesis", b"mine"))  # fmt: skip
 

@@ -28,9 +28,20 @@ MORE = ("run.iterations=2",)
 
 
 def cases() -> Iterator[Case]:
-    for name in ("config.json", "provenance.json", "metrics.jsonl", "last/trainer_state.json", "last/optimizer.safetensors",
-                 "last/actor/model.safetensors", "last/actor/config.json", "last/actor/tokenizer.json",
-                 "last/actor/tokenizer_config.json", "last/actor/chat_template.jinja", "last/files.json", "summary.json"):
+    for name in (
+        "config.json",
+        "provenance.json",
+        "metrics.jsonl",
+        "last/trainer_state.json",
+        "last/optimizer.safetensors",
+        "last/actor/model.safetensors",
+        "last/actor/config.json",
+        "last/actor/tokenizer.json",
+        "last/actor/tokenizer_config.json",
+        "last/actor/chat_template.jinja",
+        "last/files.json",
+        "summary.json",
+    ):
         for damage in DAMAGES:
             prepare = partial(_damaged, name, damage)
             yield Case(f"resume/{name} {damage}", ("train", "--resume", "run", *MORE), (0, 2), prepare=prepare,
@@ -62,15 +73,26 @@ def _copies() -> Iterator[Case]:
 
 
 def _mine() -> Iterator[Case]:
-    for name in ("notes.txt", "checkpoints/mine/a.txt", "checkpoints/iteration-000000-old/a", "checkpoints/iteration-000099/a",
-                 "checkpoints/.building-mine/a", "validation/iteration-foo.txt", "validation/mine.jsonl", "report/mine.md"):
+    for name in (
+        "notes.txt",
+        "checkpoints/mine/a.txt",
+        "checkpoints/iteration-000000-old/a",
+        "checkpoints/iteration-000099/a",
+        "checkpoints/.building-mine/a",
+        "validation/iteration-foo.txt",
+        "validation/mine.jsonl",
+        "report/mine.md",
+    ):
         prepare = partial(_with, name)
         resume = ("train", "--resume", "run", "run.iterations=3")
         yield Case(f"mine/{name} and resume", resume, (0,), prepare=prepare, may_change=LOGS.replace("|checkpoints|validation", "")
                    + r"|checkpoints/iteration-00000[012]/|validation/iteration-00000\d\.", after=partial(_there, name))  # fmt: skip
         yield Case(f"mine/{name} and demo", ("demo", "--out", "run"), (2,), prepare=prepare)
-        yield Case(f"mine/{name} and a new run", ("train", *TINY, "--out", "run"), (2,), "already holds", prepare=prepare)
+        yield Case(
+            f"mine/{name} and a new run", ("train", *TINY, "--out", "run"), (2,), "already holds", prepare=prepare
+        )
     for name, text in (("config.toml", "mine"), ("summary.json", "mine"), ("config.json", "{}"), ("x", "")):
+
         def prepare_one(folder: Path, name: str = name, text: str = text) -> None:
             (folder / "p").mkdir()
             (folder / "p" / name).write_text(text)
@@ -84,10 +106,19 @@ def _mine() -> Iterator[Case]:
     def a_file(folder: Path) -> None:
         (folder / "p").write_text("mine")
 
-    for words in (("demo", "--out", "p"), ("train", "--out", "p"), ("train", "--out", "p/q"), ("train", "--resume", "p"),
-                  ("imitate", "p"), ("credit", "world:grid", "--out", "p"), ("eval", "textcraft-small", "--out", "p"),
-                  ("eval", "textcraft-small", "--out", "p/q"), ("analyze", "p", "--out", "p"), ("report", "p"),
-                  ("models", "merge", "textcraft-small", "p")):
+    for words in (
+        ("demo", "--out", "p"),
+        ("train", "--out", "p"),
+        ("train", "--out", "p/q"),
+        ("train", "--resume", "p"),
+        ("imitate", "p"),
+        ("credit", "world:grid", "--out", "p"),
+        ("eval", "textcraft-small", "--out", "p"),
+        ("eval", "textcraft-small", "--out", "p/q"),
+        ("analyze", "p", "--out", "p"),
+        ("report", "p"),
+        ("models", "merge", "textcraft-small", "p"),
+    ):
         yield Case(f"file/{' '.join(words)}", words, (2, 4), prepare=a_file)
 
 
@@ -98,7 +129,7 @@ def _shared() -> Iterator[Case]:
         shutil.copytree(a_run(), folder / "run", symlinks=True)
 
     def before() -> None:
-        file = Path("run/.lock").open("a+")
+        file = Path("run/.lock").open("a+")  # noqa: SIM115  (held by the child)
         if os.fork() == 0:  # another process, which keeps the lock for as long as this one lives
             fcntl.flock(file, fcntl.LOCK_EX)
             Path("ready").touch()
@@ -110,7 +141,9 @@ def _shared() -> Iterator[Case]:
         while not Path("ready").exists():
             os.sched_yield()
 
-    yield Case("shared/resume", ("train", "--resume", "run", *MORE), (2,), "is writing into it", prepare=hold, before=before)
+    yield Case(
+        "shared/resume", ("train", "--resume", "run", *MORE), (2,), "is writing into it", prepare=hold, before=before
+    )
 
 
 @cache
@@ -123,7 +156,14 @@ def a_run() -> Path:
         return ""
 
     settings = tuple(w for w in TINY if not w.startswith("run.validate"))
-    words = ("train", *settings, "run.validate_every=1", "run.save_every=1", "env.panel=depth4-panel", "env.held_out=[]")
+    words = (
+        "train",
+        *settings,
+        "run.validate_every=1",
+        "run.save_every=1",
+        "env.panel=depth4-panel",
+        "env.held_out=[]",
+    )
     words = (*(w for w in words if "env.panel" not in w), "env.panel=depth3-panel", "--out", "run")
     wrong = run(Case("a run to damage", words, (0,), after=keep))
     if wrong:

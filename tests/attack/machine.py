@@ -24,9 +24,22 @@ def cases() -> Iterator[Case]:
         yield Case(f"full/train {size}", ("train", *_short(), "--out", "run"), (0, 4), before=_quietly(limit))
         yield Case(f"full/resume {size}", ("train", "--resume", "run", *MORE), (0, 4), before=_quietly(limit),
                    prepare=_copy, may_change=LOGS, after=_goes_on)  # fmt: skip
-        yield Case(f"full/credit {size}", ("credit", "world:grid", "--groups", "2", "--recipe", "grpo"), (0, 4), before=_quietly(limit))
-        yield Case(f"full/report {size}", ("report", "run", "--out", "page"), (0, 4), before=_quietly(limit), prepare=_copy)
-        yield Case(f"full/analyze {size}", ("analyze", "f.jsonl", "--out", "x.html"), (0, 4), before=_quietly(limit), prepare=_episodes)
+        yield Case(
+            f"full/credit {size}",
+            ("credit", "world:grid", "--groups", "2", "--recipe", "grpo"),
+            (0, 4),
+            before=_quietly(limit),
+        )
+        yield Case(
+            f"full/report {size}", ("report", "run", "--out", "page"), (0, 4), before=_quietly(limit), prepare=_copy
+        )
+        yield Case(
+            f"full/analyze {size}",
+            ("analyze", "f.jsonl", "--out", "x.html"),
+            (0, 4),
+            before=_quietly(limit),
+            prepare=_episodes,
+        )
     nobody = _become_nobody
     if os.getuid() == 0:
         for name, words in {
@@ -35,7 +48,9 @@ def cases() -> Iterator[Case]:
             "eval": ("eval", "textcraft-small", "--out", "x.jsonl"),
         }.items():  # fmt: skip
             yield Case(f"permission/{name}", words, (2, 4), before=nobody, prepare=_episodes)
-        yield Case("permission/resume", ("train", "--resume", "run", *MORE), (4,), "permission", before=nobody, prepare=_copy)
+        yield Case(
+            "permission/resume", ("train", "--resume", "run", *MORE), (4,), "permission", before=nobody, prepare=_copy
+        )
     for setting, status in (
         ("update.lr=1e30", (0, 3)), ("update.lr=1e300", (0, 2, 3)), ("env.reward_scale=1e300", (0, 2, 3)), ("credit.w=1e300", (0, 2, 3)),
         ("update.grad_clip=1e300", (0, 2, 3)), ("credit.eps=0", (0, 2)), ("credit.eps=2", (0, 2)), ("rollout.temperature=1e-30", (0, 2, 3)),

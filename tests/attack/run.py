@@ -19,22 +19,21 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", COLUMNS="200")
 
+import files
+import folders
+import machine
 import matplotlib.pyplot  # noqa: F401  (what the commands import late is imported once, here)
+import settings
 import torch
+import worlds
+from harness import Case, run
 
 import bipace.analyze.command
 import bipace.cli
 import bipace.cli.evaluation
 import bipace.cli.making
 import bipace.credit.report
-import bipace.report.write
-
-import files
-import folders
-import machine
-import settings
-import worlds
-from harness import Case, run
+import bipace.report.write  # noqa: F401
 
 KINDS = {"settings": settings, "worlds": worlds, "folders": folders, "files": files, "machine": machine}
 

@@ -13,7 +13,7 @@ TINY = (
     "actor.threads=1", "prompt.max_new_tokens=6", "actor.folder=textcraft-small",
 )  # fmt: skip
 
-BASE = '''
+BASE = """
 import sys, os, time, signal
 import numpy as np
 from bipace.envs.base import Turn
@@ -30,7 +30,7 @@ class Suite:
     def make(self): {make}; return World()
     def family(self, task): {family}; return "f"
     def expert(self, task): {expert}; return ("a", "b")
-'''
+"""
 WHOLE = {
     "reset": "pass", "step": "pass", "make": "pass", "family": "pass", "expert": "pass", "max_steps": "3",
     "splits": '{"train": ("a", "b", "c"), "p-panel": ("d", "e")}',
@@ -61,7 +61,9 @@ def cases() -> Iterator[Case]:
     for isolated in (False, True):
         for part in ("reset", "step", "make"):
             for raised in RAISES:
-                yield world(f"{part}: {raised}", isolated, (3, 4), "aborted by the environment|memory", **{part: raised})
+                yield world(
+                    f"{part}: {raised}", isolated, (3, 4), "aborted by the environment|memory", **{part: raised}
+                )
         for answer in ANSWERS:
             yield world(f"step returns {answer}", isolated, (3,), "aborted", step=f"return {answer}")
             yield world(f"reset returns {answer}", isolated, (3,), "aborted", reset=f"return {answer}")

@@ -106,7 +106,7 @@ def test_the_recipe_switch_colours_every_step_by_the_cores_advantage(page, repor
 def test_a_step_opens_its_text_its_peers_and_the_cores_arithmetic(page, report):
     found = report[0]
     term = found.credits["bipace"].terms[-1]
-    row = int(np.flatnonzero((term.branch == 2) & (term.value != 0))[0])
+    row = int(np.flatnonzero((term.branch > 0) & (term.value != 0))[0])
     page.locator(f'.cell[data-row="{row}"]').click()
     playwright.expect(page.locator("#observation")).to_have_text(found.table.steps[row].observation)
     assert HOSTILE in page.locator("#response").inner_text()

@@ -15,11 +15,13 @@ from bipace.integrations.common.capture import layer_index
 from bipace.integrations.common.rows import to_table
 from bipace.integrations.verl.rows import engine_steps
 from bipace.integrations.verl.settings import read_settings
+from glossary import unexplained
 
 __all__ = [
     "test_a_step_logs_the_metrics_of_bipace_train",
     "test_advantages_equal_the_cores_on_the_same_rows_in_any_order",
     "test_captured_features_equal_a_plain_forward",
+    "test_every_metric_of_ours_is_explained",
     "test_padding_rows_carry_no_credit",
     "test_the_weights_of_each_checkpoint_reach_every_rollout_server",
 ]
@@ -96,3 +98,14 @@ def test_a_step_logs_the_metrics_of_bipace_train(any_job):
     assert names <= set(logged)
     assert logged["episode/count"] == len({k.rsplit("_", 1)[0] for k, p in rows if not p})
     assert 0 < logged["perf/bipace_share"] < 0.05
+
+
+OURS = ("episode/", "event/", "group/", "cluster/", "credit/")
+
+
+def test_every_metric_of_ours_is_explained(any_job):
+    logged = {name for metrics in any_job.metrics.values() for name in metrics if name.startswith(OURS)}
+    ours = {"perf/bipace_share", "perf/feature_mb", "timing_s/credit"}
+    assert ours <= {name for metrics in any_job.metrics.values() for name in metrics}
+    assert unexplained(logged | ours) == set()
+    assert {"event/missing_rows", "event/padding_rows", "event/aborted_rows", "event/non_finite_rows"} <= logged

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,12 @@ pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "verl"
 RECIPES = sorted(p.stem for p in EXAMPLES.glob("*b.yaml"))
 
+PAPER = {"1.5b": (-12, 0.05), "7b": (-8, 0.10)}
+"""Size -> the layer and the radius of arXiv 2606.25556."""
+SUITES = {"alfworld": "alfworld", "textcraft": "textcraft", "webshop": "webshop-synthetic"}
+
 CHECK = """
+import json
 import sys
 from pathlib import Path
 from omegaconf import OmegaConf
@@ -46,7 +52,8 @@ for name in sys.argv[2:]:
     for file in ("bipace_base", name):
         unknown = [p for p in leaves(yaml.safe_load((folder / f"{file}.yaml").read_text())) if not known(stock, p)]
         assert not unknown, (name, unknown)
-    print("RECIPE", name, settings.env.suite, settings.features.layer, settings.credit["eps"])
+    suite, shown = settings.env.suite, [settings.features.layer, settings.credit["eps"]]
+    print("RECIPE", json.dumps([name, suite, *shown, settings.estimator, settings.captures, settings.prompt.style]))
 """
 
 
@@ -61,8 +68,11 @@ def run(folder, *command):
 def test_every_recipe_composes_under_verls_schema_and_sets_only_keys_that_verl_has(tmp_path):
     status, out = run(tmp_path, "-c", CHECK, str(EXAMPLES), *RECIPES)
     assert status == 0, out[-3000:]
-    assert sorted(line.split()[1] for line in out.splitlines() if line.startswith("RECIPE")) == RECIPES
+    found = [json.loads(line.removeprefix("RECIPE ")) for line in out.splitlines() if line.startswith("RECIPE ")]
     assert len(RECIPES) == 6
+    assert sorted(found) == [
+        [name, SUITES[name.split("_")[0]], *PAPER[name.split("_")[1]], "bipace", True, "window"] for name in RECIPES
+    ]
 
 
 def preflight(folder, *more):

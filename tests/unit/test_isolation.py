@@ -3,11 +3,12 @@
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bipace.envs.base import Suite
+from bipace.envs.base import Offers, Suite, offers_of
 from bipace.envs.isolation import EnvironmentLost, isolate
 from bipace.envs.registry import get_suite
 
@@ -141,3 +142,12 @@ def ended(pid):
             return True
         time.sleep(0.05)
     return False
+
+
+def test_what_a_suite_offers_is_still_offered_in_processes_of_its_own():
+    suite = get_suite("textcraft")
+    labelled = replace(suite, offers=Offers(data_label="made here", provenance={"seed": "7"}, marks=("|",)))
+    assert offers_of(isolate(labelled, "textcraft", 5.0)) == labelled.offers
+    assert offers_of(isolate(suite, "textcraft", 5.0)) == suite.offers
+    with pytest.raises(TypeError, match=r"textcraft\.offers: a dict, expected bipace\.envs\.base\.Offers"):
+        offers_of(replace(suite, offers={"data_label": "x"}))

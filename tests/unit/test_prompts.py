@@ -5,6 +5,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the train extra")
 
+from bipace.envs.alfworld.suite import task_sentence
 from bipace.envs.base import Turn
 from bipace.policies.hf import Actor
 from bipace.rollout.prompts import Chat, parse_response, window_message
@@ -73,6 +74,19 @@ def test_a_template_that_rewrites_history_is_refused_for_transcripts(actor):
 )
 def test_parsing(text, tagged, action, ok):
     assert parse_response(text, tagged) == (type(parse_response("", False)))(action, ok)
+
+
+def test_a_sentence_heads_the_prompt_and_the_observation_stands_by_itself():
+    room = "You are in a room.\n\nYour task is to: put a mug on the desk."
+    task = task_sentence(room)
+    assert task == "put a mug on the desk."
+    text = window_message("", task, [], 0, Turn(room), tagged=False)
+    assert text.startswith("Your task:\nput a mug on the desk.\n\nYou are now at step 1")
+    assert text.count("You are in a room.") == 1
+    later = window_message("", task, [(room, "look")], 1, Turn("A desk."), tagged=False)
+    assert later.startswith("Your task:\nput a mug on the desk.\n\nPrior to this step")
+    whole = window_message("", room, [], 0, Turn(room), tagged=False)
+    assert "You are now at step" not in whole
 
 
 def test_an_action_is_lower_cased_before_anyone_sees_it():

@@ -151,6 +151,8 @@ def test_a_key_of_another_trainer_is_refused():
         ({"update": {"invalid_action_penalty": -0.1}}, "bipace", "penalty: -0.1, expected at least 0"),
         ({"env": {"reward_scale": 0}}, "bipace", "reward_scale: 0, expected more than 0"),
         ({"env": {"suite": 3}}, "bipace", "bipace.env.suite: 3, expected text"),
+        ({"env": {"reward": "won"}}, "bipace", "bipace.env.reward: 'won', expected 'score' or 'success'"),
+        ({"credit": {"eps": "calibrate"}}, "bipace", "bipace.credit.eps: 'calibrate' is chosen from the first"),
         ({"credit": [1]}, "bipace", "bipace.credit: .*, expected a section"),
         ({"estimator": 3}, "bipace", "bipace.estimator: 3, expected text"),
         ({"features": {"action_key": "verb"}}, "bipace", "action_tag"),
@@ -304,6 +306,37 @@ FAULTS = {
     "observation": (1, "TypeError: the observation is a list"),
     "nan": (1, "ValueError: the reward is nan"),
 }
+
+
+class Half:
+    """A suite that pays half for the first step and calls the second one a win."""
+
+    name, max_steps, instructions, splits = "half", 5, "", {"all": ("a",)}
+
+    def make(self):
+        self.steps = 0
+        return self
+
+    def reset(self, task):
+        return Turn("begin")
+
+    def step(self, action):
+        self.steps += 1
+        return Turn("on", 0.5 if self.steps == 1 else 0.25, terminated=self.steps == 2, won=self.steps == 2)
+
+
+@pytest.mark.parametrize(("reward", "paid"), [("score", [5.0, 2.5]), ("success", [0.0, 10.0])])
+def test_a_step_is_paid_the_score_or_the_success(reward, paid):
+    tokenizer = Actor.load(actor_folder("textcraft-small")).tokenizer
+
+    async def generate(prompt):
+        return Call([5, tokenizer.eos_token_id], None, {})
+
+    settings = read_settings({"env": {"reward": reward}}, "bipace")
+    rows = asyncio.run(play(Half(), "a", generate, tokenizer, settings, Limits(960, 32, 5)))
+    assert [r.record["reward"] for r in rows] == paid
+    assert {r.record["total"] for r in rows} == {sum(paid)}
+    assert rows[0].record["episode"]["reward"] == 0.75
 
 
 @pytest.mark.parametrize("how", FAULTS)

@@ -18,6 +18,7 @@ from bipace.analyze.outside import join_rewards
 from bipace.analyze.reading import Readings, Source, read_files
 from bipace.analyze.records import Problem, Reading
 from bipace.analyze.table import Table, build_table, with_features
+from bipace.config import PAIRS
 from bipace.core.calibrate import prediction_error
 from bipace.core.estimators import RECIPES
 from bipace.core.returns import return_to_go
@@ -59,10 +60,10 @@ class Options:
     gamma: float = 0.95
     w: float = 1.0
     mode: str | None = None
-    eps: float = 0.1
+    eps: float = PAIRS["7B"][1]
     action_key: str = "action_tag"
     model: str | None = None
-    layer: int | float = 0.75
+    layer: int | float = PAIRS["7B"][0]
     format: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     merge: bool | None = None
@@ -176,6 +177,16 @@ class Analysis:
     def to_json(self) -> str:
         """`to_dict` with `summary` before it, as text."""
         return json.dumps({"summary": self.summary(), **self.to_dict()}, ensure_ascii=False, allow_nan=False)
+
+    def export(self, path: str | Path) -> None:
+        """Write every step with every recipe's advantage, cluster, Q and V as a table; see `bipace.analyze.export`.
+
+        Raises:
+            ValueError: a file that ends neither in .parquet nor in .csv.
+        """
+        from bipace.analyze.export import export_steps
+
+        export_steps(self, Path(path))
 
     def write_page(self, path: str | Path) -> None:
         """Write the self-contained HTML page."""

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bipace.analyze.evidence import Evidence, Finding, Rule
+from bipace.analyze.evidence import Evidence, Finding, Rule, Worst
 from bipace.analyze.health import EXAMPLES, Place, place_of
+from bipace.analyze.reach import WORST, reach
 from bipace.core import segments
 
 __all__ = ["ANSWERS"]
@@ -29,8 +30,7 @@ def _truncated(e: Evidence) -> Iterator[Finding]:
         "What was done is the beginning of an answer: half a command is another action than the whole one.",
         "Raise the limit of an answer, and mask or penalise cut ones; do not take a cut answer for a wrong one.",
         _places(e, cut),
-        count=int(cut.sum()),
-        groups=_groups(e, cut),
+        **reach(e, cut, "hit their length limit"),
     )
     batch = e.table.batch
     starts = segments.first_rows(batch.trajectory)
@@ -46,8 +46,7 @@ def _truncated(e: Evidence) -> Iterator[Finding]:
             "praise it all the same.",
             "End an episode at a cut answer, or keep the steps after it out of the baselines.",
             _places(e, ghosts),
-            count=int(ghosts.sum()),
-            groups=_groups(e, ghosts),
+            **reach(e, ghosts, "come after a cut answer"),
         )
 
 
@@ -70,8 +69,7 @@ def _parse_failures(e: Evidence) -> Iterator[Finding]:
         "They are scored like honest failures, so the format is trained as if it were the task.",
         "Warm the model up on the format, give the parser's failure a penalty of its own, or retry the call.",
         _places(e, rows),
-        count=int(failed.sum()),
-        groups=_groups(e, rows),
+        **reach(e, rows, "end a rollout without the action form"),
     )
 
 
@@ -88,8 +86,7 @@ def _written_calls(e: Evidence) -> Iterator[Finding]:
             "The harness did not run them; they are keyed like the calls they stand for, so that they are compared.",
             "Check the chat template and the parser of tool calls: such rollouts usually end there with reward 0.",
             _places(e, rows),
-            count=written,
-            groups=_groups(e, rows),
+            **reach(e, rows, "write a call as text"),
         )
 
 
@@ -113,6 +110,8 @@ def _policies(e: Evidence) -> Iterator[Finding]:
         [Place(group) for group in worst[:EXAMPLES]],
         count=len(mixed),
         groups=tuple(worst),
+        worst=[Worst(g, f"{len(mixed[g])} policy versions") for g in worst[:WORST]],
+        harm=float(np.isin(e.table.batch.task, worst).mean()),
     )
 
 
@@ -148,16 +147,8 @@ def _logged(e: Evidence) -> Iterator[Finding]:
         "otherwise than this analysis, or the file's rewards are not those that were trained on.",
         "With a low correlation check the reward column, the groups, and which rollouts the trainer drops.",
         _places(e, signs),
-        count=int(known.sum()),
-        groups=_groups(e, signs),
+        **reach(e, signs, "have another sign", count=int(known.sum())),
     )
-
-
-def _groups(e: Evidence, rows: np.ndarray) -> tuple[int, ...]:
-    """The prompt groups of these rows, the one with the largest share of its steps first."""
-    task = e.table.batch.task
-    share = np.bincount(task, rows) / np.bincount(task)
-    return tuple(int(g) for g in np.argsort(-share, kind="stable") if share[g] > 0)
 
 
 def _places(e: Evidence, rows: np.ndarray) -> list[Place]:

@@ -11,13 +11,21 @@ from rich.console import Console
 from bipace.analyze.analysis import Analysis, Options, analyze, read
 from bipace.analyze.evidence import SEVERITIES
 from bipace.analyze.explain import explain
+from bipace.analyze.export import check_export
 from bipace.analyze.terminal import print_summary
 
 __all__ = ["parse_columns", "run", "run_explain"]
 
 
 def run(
-    paths: Sequence[Path], options: Options, *, page: Path | None, as_json: bool, fail_on: str | None, detail: bool
+    paths: Sequence[Path],
+    options: Options,
+    *,
+    page: Path | None,
+    as_json: bool,
+    fail_on: str | None,
+    detail: bool,
+    export: Path | None = None,
 ) -> int:
     """Run the command.
 
@@ -28,6 +36,7 @@ def run(
         as_json: print the analysis as JSON instead of the summary.
         fail_on: "warning" or "error": exit status 1 if a finding is that grave.
         detail: explain every finding.
+        export: where the table of all steps goes, `.parquet` or `.csv`; None writes none.
 
     Returns:
         The exit status.
@@ -37,12 +46,17 @@ def run(
     """
     if fail_on is not None and fail_on not in SEVERITIES:
         raise ValueError(f"--fail-on {fail_on}: expected one of {', '.join(SEVERITIES)}")
+    if export is not None:
+        check_export(export)
     progress = Console(stderr=True)
     with progress.status("reading") as status:
         found = analyze(paths, options, lambda what: status.update(what))
         if page is not None:
             status.update("writing the page")
             found.write_page(page)
+        if export is not None:
+            status.update("writing the steps")
+            found.export(export)
     if as_json:
         sys.stdout.write(found.to_json() + "\n")
     else:
@@ -50,6 +64,8 @@ def run(
         print_summary(found, console, detail)
         if page is not None:
             console.print(f"\nPage: [bold]{page}[/] (one file, opens in any browser)")
+        if export is not None:
+            console.print(f"Steps: [bold]{export}[/] ({len(found.table.steps):,} rows)")
     return 1 if _fails(found, fail_on) else 0
 
 

@@ -7,21 +7,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bipace.analyze.evidence import Evidence, Finding, Rule, Severity
-from bipace.analyze.table import NO_OWN_REWARD, NO_REWARD
+from bipace.analyze.evidence import Evidence, Finding, Rule, Severity, Worst
+from bipace.analyze.reach import WORST
+from bipace.analyze.table import NO_OWN_REWARD, NO_REWARD, file_names
 from bipace.core import segments
 
 __all__ = ["QUALITY"]
 
 
 def _not_read(e: Evidence) -> Iterator[Finding]:
-    for reading in e.readings:
+    names = file_names([reading.file for reading in e.readings])
+    for name, reading in zip(names, e.readings, strict=True):
         if reading.skipped:
             where = "; ".join(f"{p.where}: {p.why}" for p in reading.problems[:3])
             yield Finding(
                 "skipped",
                 "error" if reading.understood < 0.5 else "warning",
-                f"{reading.file}: {reading.skipped} places could not be read and were skipped, "
+                f"{name}: {reading.skipped} places could not be read and were skipped, "
                 f"{reading.understood:.1%} of the file was understood ({where})",
                 "What is shown rests on the rest of the file.",
                 "Repair the file, or stop at the first bad place with --strict.",
@@ -59,6 +61,7 @@ def _left_out(e: Evidence) -> Iterator[Finding]:
             "Check that training masks them too (a reward of 0 is no mask), and mend the most frequent cause.",
             count=len(failed),
             groups=tuple(g for g, _ in groups.most_common()),
+            worst=[Worst(g, f"{n} rollouts count nowhere") for g, n in groups.most_common(WORST)],
             first=True,
         )
     alone = [d for d in e.table.dropped if d.cause == NO_OWN_REWARD]
@@ -138,10 +141,11 @@ _DOUBTS: dict[str, tuple[Severity, str, str]] = {
 
 
 def _doubts(e: Evidence) -> Iterator[Finding]:
-    for reading in e.readings:
+    names = file_names([reading.file for reading in e.readings])
+    for name, reading in zip(names, e.readings, strict=True):
         for doubt in reading.doubts:
             severity, meaning, advice = _DOUBTS[doubt.id]
-            title = doubt.text if doubt.text.startswith(reading.file) else f"{reading.file}: {doubt.text}"
+            title = f"{name}: {doubt.text.removeprefix(f'{reading.file}: ')}"
             yield Finding(doubt.id, severity, title, meaning, advice, count=doubt.count, first=True)
 
 

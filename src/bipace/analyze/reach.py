@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bipace.analyze.evidence import Evidence, Worst
 from bipace.core import segments
 
-__all__ = ["alone", "one_action", "others", "reach"]
+__all__ = ["WORST", "alone", "one_action", "others", "reach"]
 
 WORST = 3
 

@@ -97,7 +97,11 @@ def build_table(readings: Sequence[Reading], action_key: str = "action_tag", mer
         outcome=np.array([r if not _finite(o) else o for o, r in zip(stated, totals, strict=True)], np.float64),
         shaped=any(o is not None for o in stated),
         parsed=_parsed(steps),
-        dropped=[Dropped(t.name, t.task, cause, t.where) for cause, (_, t) in zip(causes, found, strict=True) if cause],
+        dropped=[
+            Dropped(t.name, t.task, cause, t.where, number.get(key))
+            for cause, key, (_, t) in zip(causes, keys, found, strict=True)
+            if cause
+        ],
         clashes=0 if merge else sum(n > 1 for n in clashes.values()),
         source=np.array([found[i][0] for i in order], np.int64),
         rewarded=rewarded,

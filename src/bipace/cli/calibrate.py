@@ -67,9 +67,10 @@ def run(actor: str, config_file: Path | None, overrides: Sequence[str], whiten: 
     from bipace.rollout.panel import choose_panels
     from bipace.rollout.sampler import choose_tasks
     from bipace.rollout.table import to_rows
-    from bipace.train.actors import actor_folder, make_collector
+    from bipace.train.actors import make_collector
     from bipace.train.calibration import scan_rollouts
     from bipace.train.config import ConfigError, load_config
+    from bipace.train.places import actor_folder
 
     config = load_config(config_file, overrides)
     made = load_config(config_file, [*overrides, "credit.eps=calibrate"]).recipe() if takes_eps(config) else None

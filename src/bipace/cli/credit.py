@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bipace.credit.candidates import Candidate, parse_candidate, shipped
+from bipace.credit.hypothesis import hypothesis
 from bipace.credit.score import score_all
 from bipace.credit.truth import Truth, load_truth, save_truth
 from bipace.credit.worlds import world_truth
@@ -130,5 +131,6 @@ def chosen(recipes: Sequence[str]) -> list[Candidate]:
 
 
 def judge(truths: Sequence[Truth], recipes: Sequence[str], group_sizes: Sequence[int]) -> dict[str, Any]:
-    """Scores of the named recipes, or of all shipped ones."""
-    return score_all(truths, chosen(recipes) or shipped(list(truths[0].layers)), group_sizes=group_sizes)
+    """Scores of the named recipes, or of all shipped ones, and what distance says of value in every layer."""
+    scores = score_all(truths, chosen(recipes) or shipped(list(truths[0].layers)), group_sizes=group_sizes)
+    return {**scores, "hypothesis": hypothesis(truths)}

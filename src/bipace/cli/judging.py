@@ -33,7 +33,7 @@ def credit(
     `bipace credit textcraft-small --seeds 5` · `bipace credit runs/demo --recipe gigpo --recipe 'bipace eps=0.02'`
     """
     from bipace.cli.credit import WORLD, actor_truths, chosen, judge, reread, world_truths
-    from bipace.credit.report import draw_scores, score_table
+    from bipace.credit.report import draw_scores, hypothesis_table, score_table
 
     chosen(recipe or ())  # a slip in a recipe is told before anything is collected
     folder = out or Path("runs/credit") / Path(source.removeprefix(WORLD)).name
@@ -55,6 +55,7 @@ def credit(
     from rich.console import Console
 
     Console().print(score_table(found))
+    Console().print(hypothesis_table(found["hypothesis"]))
     Console().print(f"scores {folder / 'credit.json'}\npicture {folder / 'credit.png'}", highlight=False)
 
 
@@ -75,8 +76,10 @@ def analyze(
         list[str] | None, typer.Option(metavar="FILE.py:NAME", help="a recipe of your own, beside the shipped ones")
     ] = None,
     model: Annotated[Path | None, typer.Option(help="local Hugging Face folder: hidden states as features")] = None,
-    layer: Annotated[str, typer.Option(help="its layer: index, -1 from the end, or fraction of the depth")] = "0.75",
-    eps: Annotated[float, typer.Option(help="cosine radius of a cluster")] = 0.1,
+    layer: Annotated[
+        str | None, typer.Option(help="its layer: index, -1 from the end, or fraction of the depth (default 0.75)")
+    ] = None,
+    eps: Annotated[float | None, typer.Option(help="cosine radius of a cluster (default 0.1)")] = None,
     gamma: Annotated[float, typer.Option(help="discount of the return-to-go")] = 0.95,
     mode: Annotated[
         str | None, typer.Option(help="mean_std_norm or mean_norm for both terms; default: each recipe its own")
@@ -84,7 +87,11 @@ def analyze(
     action_key: Annotated[str, typer.Option(help="action_tag or first_word")] = "action_tag",
     merge: Annotated[bool | None, typer.Option("--merge/--apart", help="join equal task ids of several files")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="stop at the first place that cannot be read")] = False,
-    page_steps: Annotated[int, typer.Option(help="steps in the page; larger inputs are sampled by group")] = 10_000,
+    page_steps: Annotated[int, typer.Option(help="steps in the page; larger inputs are sampled by group")] = 30_000,
+    page_mb: Annotated[float, typer.Option(help="texts in the page are cut until it is about this small")] = 3.0,
+    export: Annotated[
+        Path | None, typer.Option(help="every step with every advantage, cluster, Q, V: .parquet or .csv")
+    ] = None,
     fail_on: Annotated[str | None, typer.Option(help="exit with 1 on a finding this grave: warning or error")] = None,
     detail: Annotated[bool, typer.Option("--detail", help="explain every finding")] = False,
     explain: Annotated[
@@ -103,10 +110,10 @@ def analyze(
     from bipace.analyze.command import parse_columns, run, run_explain
 
     options = Options(
-        gamma=gamma, mode=mode, eps=eps, action_key=action_key, model=None if model is None else str(model),
-        layer=float(layer) if "." in layer else int(layer), format=format, columns=parse_columns(columns or ()),
-        merge=merge, strict=strict, page_steps=page_steps, rewards=rewards, row_reward=row_reward,
-        recipes=tuple(recipe or ()),
+        gamma=gamma, mode=mode, eps=Options.eps if eps is None else eps, action_key=action_key,
+        model=None if model is None else str(model), layer=Options.layer if layer is None else _layer(layer),
+        format=format, columns=parse_columns(columns or ()), merge=merge, strict=strict, page_steps=page_steps,
+        page_mb=page_mb, rewards=rewards, row_reward=row_reward, recipes=tuple(recipe or ()),
     )  # fmt: skip
     if explain:
         raise typer.Exit(run_explain(files, options))
@@ -114,4 +121,13 @@ def analyze(
     page = None if page == Path("-") else page
     if page is not None:
         check_file(page, "--out", starts_with("<!doctype html>", "<!DOCTYPE html>"), inputs=files)
-    raise typer.Exit(run(files, options, page=page, as_json=as_json, fail_on=fail_on, detail=detail))
+    if export is not None:
+        check_file(export, "--export", starts_with("PAR1", '"file","task","group"'), inputs=files)
+    raise typer.Exit(run(files, options, page=page, as_json=as_json, fail_on=fail_on, detail=detail, export=export))
+
+
+def _layer(text: str) -> int | float:
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        raise ValueError(f"--layer {text}: expected a whole number, or a fraction between 0 and 1") from None

@@ -7,6 +7,7 @@ configuration, with its files and presets, is `bipace.train.config`.
 
 from bipace.config.reading import ConfigError, modern, read, schema_of
 from bipace.config.sections import (
+    PAIRS,
     ActorConfig,
     EnvConfig,
     EnvSettings,
@@ -23,6 +24,7 @@ from bipace.config.sections import (
 from bipace.config.settings import CreditSettings, Settings
 
 __all__ = [
+    "PAIRS",
     "ActorConfig",
     "ConfigError",
     "CreditSettings",

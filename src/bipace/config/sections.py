@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from bipace.core.actions import ACTION_KEYS, RefusedActions
 
 __all__ = [
+    "PAIRS",
     "ActorConfig",
     "EnvConfig",
     "EnvSettings",
@@ -26,6 +27,9 @@ __all__ = [
     "UpdateConfig",
     "UpdateSettings",
 ]
+
+PAIRS = {"1.5B": (0.61, 0.05), "7B": (0.75, 0.10)}
+"""The paper's pairs by model size: the layer, as a fraction of the depth, and the radius that was chosen at it."""
 
 
 class Section(BaseModel):
@@ -143,7 +147,7 @@ class FeatureSettings(Section):
     """The state features of the feature recipes (a hidden state at the last prompt token), and the action key."""
 
     layer: int | float = Field(
-        default=0.61,
+        default=PAIRS["1.5B"][0],
         description="index into hidden_states (negative allowed) or fraction of the depth; the default belongs to the "
         "default credit.eps: the paper's pair for its 1.5B model",
     )

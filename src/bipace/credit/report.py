@@ -10,7 +10,7 @@ import numpy as np
 
 from bipace.credit.score import METRICS
 
-__all__ = ["draw_scores", "markdown_table", "score_table"]
+__all__ = ["draw_scores", "hypothesis_table", "markdown_table", "score_table"]
 
 
 def cell(metric: Mapping[str, Any] | None, interval: bool = True) -> str:
@@ -30,6 +30,24 @@ def score_table(scores: Mapping[str, Any]) -> Any:
     for label, entry in scores["recipes"].items():
         table.add_row(label, *(cell(entry[name]) for name in METRICS))
     return table
+
+
+def hypothesis_table(layers: Mapping[str, Any]) -> Any:
+    """A rich table of `hypothesis`: per layer and radius, the spread beside chance, the bias and its bound."""
+    from rich.table import Table
+
+    columns = ("spread", "by_chance", "bias_mean", "bias_95", "bound", "order_effect")
+    table = Table(
+        "layer", "rank correlation", "eps", *columns, title="do near states have near values? (docs/credit.md)"
+    )
+    for name, found in layers.items():
+        for eps, at in found["radii"].items():
+            table.add_row(name, _two(found["rank_correlation"]), eps, *(_two(at[column]) for column in columns))
+    return table
+
+
+def _two(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def markdown_table(recipes: Mapping[str, Any], metrics: Sequence[str] = METRICS, interval: bool = True) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 __all__ = ["DARK", "LIGHT", "styles"]
 
-LIGHT = ("#0068ad", "#c84c00", "#008c68", "#a3336f", "#8a6d00", "#3f3f46", "#5b8fd6", "#d08770")
+LIGHT = ("#0068ad", "#c84c00", "#29a36f", "#6b1a4f", "#665000", "#2a2a30", "#8f6fd6", "#8c8c8c")
 """On white and near-white paper."""
 
-DARK = ("#58b0f0", "#ff9152", "#35c9a0", "#e48bbf", "#d9b84a", "#c9ccd1", "#8fb4ea", "#efb9a5")
+DARK = ("#58b0f0", "#ff9152", "#a6f0c0", "#c94fa6", "#e6d36a", "#e8eaed", "#8d76e8", "#9aa1a8")
 """The same hues on a dark page."""
 
 

@@ -126,12 +126,12 @@ class Run:
             self.best, self.best_iteration = state["best"], state["best_iteration"]
             self.radius = tuple(state["radius"]) if state["radius"] else None
             self.final_best = state.get("final_best", False)
+            if state.get("layer") is not None:
+                self._read_layer(state["layer"])
         except (KeyError, TypeError) as error:
             raise ConfigError(
                 f"{self.checkpoint}: trainer_state.json is damaged ({error}); put an undamaged copy there"
             ) from error
-        if state.get("layer") is not None:
-            self._read_layer(state["layer"])
 
     @property
     def improved(self) -> bool:

@@ -111,7 +111,7 @@ def _tree(flat: Mapping[str, Any]) -> dict[str, Any]:
         at[leaf] = (
             {**held, "": value} if isinstance(held, dict) and not isinstance(value, Mapping) else _merged(held, value)
         )
-    return _lists(root)
+    return {name: _lists(value) for name, value in root.items()}
 
 
 def _merged(held: Any, value: Any) -> Any:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from bipace.config import CreditSettings, Section, Settings, read
+from bipace.config import ConfigError, CreditSettings, Section, Settings, read
+from bipace.core.calibrate import open_directions
 
 __all__ = ["CreditSettings", "Section", "Settings", "read_settings"]
 
@@ -25,6 +26,14 @@ def read_settings(kind: type[Made], section: Mapping[str, Any] | None, where: st
         where: what stands before a key in messages, e.g. "bipace".
 
     Raises:
-        ConfigError: a ValueError; see `bipace.config.read`.
+        ConfigError: a ValueError; see `bipace.config.read`. Also `credit.eps="calibrate"`, which only `bipace train`
+            can choose.
     """
-    return read(kind, section, where)
+    made = read(kind, section, where)
+    if open_directions(made.recipe()) is not None:
+        key = f"{where}.credit.eps".strip(".")
+        raise ConfigError(
+            f"{key}: 'calibrate' is chosen from the first rollouts of bipace train; here give a number "
+            '(`bipace calibrate ACTOR` prints the pair of layer and eps to take), or "auto"'
+        )
+    return made

@@ -49,10 +49,10 @@ class BipaceAgentLoop(AgentLoopBase):
             return Call(list(output.token_ids), output.log_probs or None, dict(output.extra_fields))
 
         rows = await play(self.suite, kwargs["extra_info"]["task"], generate, self.tokenizer, self.settings, limits)
-        return [_output(row, self.settings.env.reward_scale) for row in rows]
+        return [_output(row) for row in rows]
 
 
-def _output(row: StepRow, reward_scale: float) -> AgentLoopOutput:
+def _output(row: StepRow) -> AgentLoopOutput:
     """Verl's row of one model call.
 
     verl copies the last row's reward_score onto all rows of the episode, so it is the episode's total everywhere;
@@ -64,7 +64,7 @@ def _output(row: StepRow, reward_scale: float) -> AgentLoopOutput:
         response_ids=row.call.tokens,
         response_mask=[1] * len(row.call.tokens),
         response_logprobs=row.call.logprobs,
-        reward_score=reward_scale * episode["reward"],
+        reward_score=row.record["total"],
         num_turns=2 * episode["steps"],
         metrics=AgentLoopMetrics(),
         extra_fields={

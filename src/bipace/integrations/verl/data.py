@@ -15,6 +15,7 @@ from typing import Any
 
 from bipace.envs.base import Suite
 from bipace.envs.registry import get_suite
+from bipace.rollout.panel import panel_tasks
 
 __all__ = ["main", "task_rows", "write_tasks"]
 
@@ -38,16 +39,14 @@ def write_tasks(suite: Suite, split: str, path: Path, limit: int | None = None) 
     """Write the tasks of a split (or panel), in its fixed order, and return how many.
 
     Raises:
-        ValueError: the suite has no such split; limit below 1.
+        ValueError: the suite has no such split, or only a part of it; limit below 1.
     """
     import pyarrow as pa
     from pyarrow import parquet
 
-    if split not in suite.splits:
-        raise ValueError(f"split: {suite.name} has none named {split!r}; it has {', '.join(suite.splits)}")
+    tasks = panel_tasks(suite, split)
     if limit is not None and limit < 1:
         raise ValueError(f"limit: {limit}, expected at least 1 task")
-    tasks = suite.splits[split]
     rows = task_rows(suite, [tasks[i] for i in range(min(len(tasks), limit or len(tasks)))])
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")

@@ -81,8 +81,8 @@ async def play(
     played = episode.close()
     if played.error:
         _log.warning("task %r: the episode is aborted after %d steps: %s", task, len(played.steps), played.error)
-    key, scale, whole = settings.features, settings.env.reward_scale, asdict(played.summary)
-    paid = step_rewards(played, settings.env.reward == "success")
+    key, env, whole = settings.features, settings.env, asdict(played.summary)
+    paid = [env.reward_scale * reward for reward in step_rewards(played, env.reward == "success")]
     return [
         StepRow(
             prompt,
@@ -92,7 +92,8 @@ async def play(
                 "command": step.action,
                 "action": step_key(key.action_key, step, call.tokens, key.refused_actions),
                 "parsed": step.parsed,
-                "reward": scale * reward,
+                "reward": reward,
+                "total": sum(paid),
                 "episode": whole,
             },
         )
