@@ -77,6 +77,7 @@ def test_siblings_of_a_member_that_could_not_begin_read_the_right_prompt(run, tm
     assert observed == {"Say anything about first/0."}
 
 
+@pytest.mark.filterwarnings("ignore::bipace.core.rows.LoneGroupsWarning")
 def test_a_group_left_with_one_trajectory_is_counted_and_teaches_nothing(run, tmp_path, tiny_actor_folder):
     log = run("env.split=most", "estimator=grpo", "update.invalid_action_penalty=0")
     for line in log[1:]:

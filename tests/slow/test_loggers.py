@@ -36,7 +36,10 @@ def test_tensorboard_files_hold_every_metric_and_a_resumed_run_goes_on(tmp_path)
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
     found = {(tag, e.step): e.value for tag in events.Tags()["scalars"] for e in events.Scalars(tag)}
     expected = wanted(lines)
-    assert found.keys() == expected.keys()
+    # The end of the shorter run was validated; a longer one's log leaves that out, a tracker keeps it.
+    beside = {(tag, step) for tag, step in found.keys() - expected.keys()}
+    assert all(step == 1 and tag.startswith(("val/", "timing_s/validation")) for tag, step in beside)
+    assert expected.keys() <= found.keys()
     for key, value in expected.items():
         assert found[key] == pytest.approx(value, rel=1e-6)
 

@@ -36,6 +36,7 @@ BROKEN = """
 estimator = "dr_grpo"
 env.reward_scale = 1e30
 update.invalid_action_penalty = 1e30
+update.epochs = 4
 """
 COMMAND = (sys.executable, "-c", "from bipace.cli import main; main()", "study")
 
