@@ -5,6 +5,11 @@
 Peer: a plain padded forward (every block on every token) in micro-batches of 16,384 tokens. Between it and ours: the
 same without shared prompts. Processor time, in turns in one process, the least of five. Writes
 benchmarks/results/update.json.
+
+    OMP_NUM_THREADS=1 python benchmarks/update.py pieces
+
+The presets with long transcripts instead: long tails attended to in pieces of queries, and in one piece. Writes
+benchmarks/results/update_pieces.json.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from bipace.policies import packing, scoring, scoring_forward
 from bipace.policies.hf import Actor
 from bipace.policies.scoring import score
 from bipace.rollout.records import TokenSequence
-from bipace.train.config import load_config
+from bipace.train.config import PRESETS, load_config
 from bipace.train.loop import Run
 
 WAYS = tuple((way, tokens) for way in ("plain", "nothing shared", "shared prompts") for tokens in (16384, 4096, 2048))
@@ -72,16 +77,42 @@ def measure(folder: str) -> dict[str, object]:
             "peer": peer, "ratio": peer / value, "ways": ways}  # fmt: skip
 
 
+def measure_pieces(preset: str) -> dict[str, object]:
+    """The preset's own episodes."""
+    config = load_config(PRESETS / f"{preset}.toml", overrides=["actor.threads=1", "env.held_out=[]"])
+    with tempfile.TemporaryDirectory() as place:
+        run = Run(config, Path(place))
+        sequences = [s for trajectory in run.collect() for s in trajectory.sequences]
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(REPEATS):
+        for pieces, found in times.items():
+            with patch.object(scoring_forward, "LONG_TAIL", scoring_forward.LONG_TAIL if pieces else sys.maxsize):
+                found.append(seconds(run.actor, sequences, "shared prompts", config.update.micro_tokens))
+    value, peer = min(times[True]), min(times[False])
+    ratios = [whole / cut for cut, whole in zip(times[True], times[False], strict=True)]
+    return {"figure": f"{preset} preset: forward and backward of an iteration, in pieces", "unit": "s",
+            "value": value, "peer": peer, "ratio": peer / value, "ratios": ratios,
+            "tokens": sum(len(s.tokens) for s in sequences)}  # fmt: skip
+
+
 def main() -> None:
     torch.set_num_threads(1)
+    pieces = sys.argv[1:] == ["pieces"]
+    figures = (
+        [measure_pieces(preset) for preset in ("alfworld", "webshop")]
+        if pieces
+        else [measure(folder) for folder in ("textcraft-small", "textcraft-medium")]
+    )
     document = {
-        "figures": [measure(folder) for folder in ("textcraft-small", "textcraft-medium")],
+        "figures": figures,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, one used",
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
         "date": datetime.now(timezone.utc).date().isoformat(),
-        "command": "OMP_NUM_THREADS=1 python benchmarks/update.py",
+        "command": " ".join(["OMP_NUM_THREADS=1 python benchmarks/update.py", *sys.argv[1:]]),
     }
-    RESULT.with_name("update.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    RESULT.with_name("update_pieces.json" if pieces else "update.json").write_text(
+        json.dumps(document, indent=1) + "\n", encoding="utf-8"
+    )
     json.dump(document["figures"], sys.stdout, indent=1)
 
 

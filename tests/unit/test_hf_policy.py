@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from bipace.policies import cached_forward, prefill_attention, token_batch
+from bipace.policies import cached_forward, prefill_attention, scoring_forward, token_batch
 from bipace.policies.hf import Actor
 from bipace.policies.naive import NaiveSession
 from bipace.policies.scoring import buckets, score
@@ -305,10 +305,14 @@ def test_caches_grow_and_prompts_of_one_token_need_none(actor):
     assert max(map(len, sequences)) > SLOTS
 
 
+@pytest.mark.parametrize("pieces", [False, True])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("layer", [None, 0, 1])
-def test_states_at_positions_equal_a_plain_forward_and_its_gradient(actor, layer, shared):
-    """Ragged sequences, with two prompts that five of them share or with none in common."""
+def test_states_at_positions_equal_a_plain_forward_and_its_gradient(actor, layer, shared, pieces, monkeypatch):
+    """Ragged sequences, with two prompts that five of them share or with none in common; tails whole or in pieces."""
+    if pieces:
+        monkeypatch.setattr(scoring_forward, "LONG_TAIL", 6)
+        monkeypatch.setattr(scoring_forward, "PIECE", 5)
     rng = np.random.default_rng(0)
     heads = [rng.integers(0, 200, n) for n in (9, 4)]
     order = [0, 1, 0, 0, 1] if shared else []
