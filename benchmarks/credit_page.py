@@ -41,7 +41,7 @@ def page(results: dict[str, dict[str, Any]], about: dict[str, Any]) -> str:
         "",
         "## `bipace` at its shipped default beside `gigpo` at its own",
         "",
-        "| where | pearson, times gigpo's | asked | cosine | gigpo's | ahead of gigpo (paired) | intervals apart | met |",
+        "| where | pearson, times gigpo's | asked | cosine | gigpo's | ahead by (paired) | intervals apart | met |",
         "|---|---|---|---|---|---|---|---|",
         *(_verdict_row(name, found["verdict"]) for name, found in results.items()),
         "",

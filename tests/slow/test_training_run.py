@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 pytestmark = pytest.mark.slow
 
+from bipace.core.diagnostics import DegenerateClustersWarning
 from bipace.core.estimators import RECIPES
 from bipace.policies.hf import Actor
 from bipace.train.config import ConfigError, load_config
@@ -119,7 +120,7 @@ def test_an_automatic_radius_is_chosen_once_or_at_its_turns_and_a_resumed_run_ke
 
 
 def test_layer_and_radius_are_chosen_in_the_first_iteration_and_a_resumed_run_keeps_them(tmp_path):
-    once = ("credit.eps=calibrate",)
+    once = ("credit.eps=calibrate", "rollout.tasks=8")
     run(tmp_path / "whole", *once)
     lines = log(tmp_path / "whole")[1:]
     scanned = [any(key.startswith("credit/agreement/") for key in line) for line in lines]
@@ -203,3 +204,9 @@ def test_recipes_and_config_describe_themselves():
     assert set(listed) == set(RECIPES)
     assert listed["bipace"]["terms"][1]["q"]["name"] == "same_action_mean"
     assert "env.max_steps" in bipace("config").stdout
+
+
+def test_degenerate_clusters_are_named_once(tmp_path):
+    with pytest.warns(DegenerateClustersWarning, match="compared as one") as found:
+        run(tmp_path / "run", "credit.eps=2.0")
+    assert len([w for w in found if w.category is DegenerateClustersWarning]) == 1
