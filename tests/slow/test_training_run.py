@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 pytestmark = pytest.mark.slow
 
+from bipace.core.diagnostics import DegenerateClustersWarning
 from bipace.core.estimators import RECIPES
 from bipace.policies.hf import Actor
 from bipace.train.config import ConfigError, load_config
@@ -212,3 +213,9 @@ def test_recipes_and_config_describe_themselves():
     assert set(listed) == set(RECIPES)
     assert listed["bipace"]["terms"][1]["q"]["name"] == "same_action_mean"
     assert "env.max_steps" in bipace("config").stdout
+
+
+def test_degenerate_clusters_are_named_once(tmp_path):
+    with pytest.warns(DegenerateClustersWarning, match="compared as one") as found:
+        run(tmp_path / "run", "credit.eps=2.0")
+    assert len([w for w in found if w.category is DegenerateClustersWarning]) == 1
