@@ -6,10 +6,11 @@ number of threads, as ratios to one thread under the same load.
     python benchmarks/busy.py --smoke      # a few seconds: one small cell, written nowhere
 
 One process a preset, in which the number of threads is changed between iterations; each measures the same iteration
-(the same tasks and random numbers, a learning rate of 1e-12) of a quarter of the preset's prompt groups. The cells of
-one load are measured in turns, so that a drift of the machine falls on all of them. A busy process is a Python loop
-that never waits.
-What is measured must not share the machine with anything else. Writes benchmarks/results/busy.json.
+(the same tasks and random numbers, a learning rate of 1e-12) of a quarter of the preset's prompt groups. The cells
+of one load are measured in turns, so that a drift of the machine falls on all of them. A busy process is a Python
+loop that never waits. Beside them, random models of four sizes: one training step and one decoding step with two
+threads, as ratios to one; where two begin to pay is what `bipace.train.threads` goes by. What is measured must not
+share the machine with anything else. Writes benchmarks/results/busy.json.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ PRESETS = {
     "alfworld": ("alfworld", ()),
     "webshop": ("webshop", ()),
 }
+SHAPES = ((128, 4), (256, 6), (384, 8), (512, 12))  # 1, 5, 15 and 38 million parameters
 LOADS, THREADS, TURNS = (0, 1, 2), ("1", "2", "default"), 3
 TARGET = 1.1
 
@@ -82,6 +84,38 @@ def measure(name: str, loads: tuple[int, ...], turns: int, tasks: int) -> list[d
     return cells
 
 
+def sizes() -> list[dict[str, Any]]:
+    """Random Qwen2 models of growing size: seconds with one thread and two threads' ratio, training and decoding."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    found: list[dict[str, Any]] = []
+    for width, layers in SHAPES:
+        torch.manual_seed(0)
+        model = Qwen2ForCausalLM(
+            Qwen2Config(vocab_size=1280, hidden_size=width, intermediate_size=3 * width, num_hidden_layers=layers,
+                        num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True)
+        )  # fmt: skip
+        batch, one = torch.randint(0, 1280, (16, 128)), torch.randint(0, 1280, (128, 1))
+        times: dict[tuple[str, int], list[float]] = {}
+        for _ in range(TURNS):
+            for threads in (1, 2):
+                torch.set_num_threads(threads)
+                start = time.perf_counter()
+                model(batch, labels=batch).loss.backward()
+                middle = time.perf_counter()
+                with torch.no_grad():
+                    for _ in range(5):
+                        model(one)
+                times.setdefault(("update", threads), []).append(middle - start)
+                times.setdefault(("decoding", threads), []).append((time.perf_counter() - middle) / 5)
+        least = {key: min(values) for key, values in times.items()}
+        found.append({"parameters": sum(p.numel() for p in model.parameters()),
+                      "update, two threads to one": least["update", 2] / least["update", 1],
+                      "decoding, two threads to one": least["decoding", 2] / least["decoding", 1]})  # fmt: skip
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
@@ -95,25 +129,29 @@ def main() -> None:
         json.dump(measure(options.only, LOADS, TURNS, 4), sys.stdout)
         return
     figures: list[dict[str, Any]] = []
+    grown: list[dict[str, Any]] = []
     if RESULT.is_file() and not options.fresh:
-        figures = json.loads(RESULT.read_text(encoding="utf-8"))["figures"]
+        before = json.loads(RESULT.read_text(encoding="utf-8"))
+        figures, grown = before["figures"], before["sizes"]
+    grown = grown or sizes()
     for name in PRESETS:
         if any(figure["preset"] == name for figure in figures):
             continue
         command = [sys.executable, __file__, "--only", name]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         figures += json.loads(done.stdout)
-        write(figures)
+        write(figures, grown)
         for figure in figures[-len(LOADS) * len(THREADS) :]:
             print(f"{figure['value']:5.2f}  {figure['seconds']:6.2f} s  {figure['figure']}", flush=True)
 
 
-def write(figures: list[dict[str, Any]]) -> None:
+def write(figures: list[dict[str, Any]], grown: list[dict[str, Any]]) -> None:
     import torch
 
     defaults = [f["value"] for f in figures if f["threads"] == "default"]
     document = {
         "figures": figures,
+        "sizes": grown,
         "worst default": max(defaults),
         "target": TARGET,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import os
 import shutil
@@ -24,6 +25,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
     "one byte": lambda data: data[: len(data) // 2] + b"\xff" + data[len(data) // 2 + 1 :],
 }
 LOGS = r"\.jsonl$|summary\.json|curve\.png|config\.(json|toml)|provenance\.json|\.lock|last|best|checkpoints|validation"
+LOCK = r"\.lock$"
 MORE = ("run.iterations=2",)
 
 
@@ -67,8 +69,9 @@ def _copies() -> Iterator[Case]:
     kept = LOGS
     yield Case("copy/links followed", words, (0,), prepare=followed, may_change=kept)
     yield Case("copy/no links", words, (0,), prepare=without("last", "best"), may_change=kept)
-    yield Case("copy/no checkpoints", words, (2,), "gone", prepare=without("checkpoints"))
-    yield Case("copy/neither", words, (2,), "no whole checkpoint", prepare=without("checkpoints", "last", "best"))
+    yield Case("copy/no checkpoints", words, (2,), "gone", prepare=without("checkpoints"), may_change=LOCK)
+    yield Case("copy/neither", words, (2,), "no whole checkpoint", prepare=without("checkpoints", "last", "best"),
+               may_change=LOCK)  # fmt: skip
     yield Case("copy/no config", words, (2,), "no run to resume", prepare=without("config.json"), may_change=gone)
 
 
@@ -87,7 +90,7 @@ def _mine() -> Iterator[Case]:
         resume = ("train", "--resume", "run", "run.iterations=3")
         yield Case(f"mine/{name} and resume", resume, (0,), prepare=prepare, may_change=LOGS.replace("|checkpoints|validation", "")
                    + r"|checkpoints/iteration-00000[012]/|validation/iteration-00000\d\.", after=partial(_there, name))  # fmt: skip
-        yield Case(f"mine/{name} and demo", ("demo", "--out", "run"), (2,), prepare=prepare)
+        yield Case(f"mine/{name} and demo", ("demo", "--out", "run"), (2,), prepare=prepare, may_change=LOCK)
         yield Case(
             f"mine/{name} and a new run", ("train", *TINY, "--out", "run"), (2,), "already holds", prepare=prepare
         )
@@ -150,6 +153,7 @@ def _shared() -> Iterator[Case]:
 def a_run() -> Path:
     """A run of one iteration with the shipped small actor, made once."""
     place = Path(tempfile.mkdtemp(prefix="attack-run-"))
+    atexit.register(shutil.rmtree, place)
 
     def keep(folder: Path) -> str:
         shutil.copytree(folder / "run", place / "run", symlinks=True)

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 pytestmark = pytest.mark.slow
 
+from bipace.core.rows import LoneGroupsWarning
 from bipace.policies.hf import Actor
 from bipace.train.config import load_config
 from bipace.train.loop import NonFiniteError, NothingPlayed, train
@@ -79,7 +80,8 @@ def test_siblings_of_a_member_that_could_not_begin_read_the_right_prompt(run, tm
 
 @pytest.mark.filterwarnings("ignore::bipace.core.rows.LoneGroupsWarning")
 def test_a_group_left_with_one_trajectory_is_counted_and_teaches_nothing(run, tmp_path, tiny_actor_folder):
-    log = run("env.split=most", "estimator=grpo", "update.invalid_action_penalty=0")
+    with pytest.warns(LoneGroupsWarning, match="all 2 prompt groups hold one trajectory"):
+        log = run("env.split=most", "estimator=grpo", "update.invalid_action_penalty=0")
     for line in log[1:]:
         assert (line["event/aborted"], line["group/lone_groups"], line["group/trajectories"]) == (6, 2, 2)
         assert line["credit/zero_advantage_share"] == 1

@@ -35,7 +35,7 @@ PAIRS = {"1.5B": (0.61, 0.05), "7B": (0.75, 0.10)}
 class Section(BaseModel):
     """Base of every section: unknown keys and values of another type are refused ("no" is not false)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
 
 
 class EnvSettings(Section):

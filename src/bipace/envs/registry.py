@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import inspect
+from typing import Any
 
 from bipace.core.plugins import load_attribute
 from bipace.envs.base import Suite
@@ -35,10 +37,22 @@ def get_suite(name: str) -> Suite:
             "your own: 'module:attribute' or 'path.py:attribute')"
         )
     found = load_attribute(where, f"environment {name!r}")
-    made = found() if isinstance(found, type) or (not isinstance(found, Suite) and callable(found)) else found
+    made = _made(name, found) if isinstance(found, type) or not isinstance(found, Suite) else found
     if not isinstance(made, Suite):
         raise ValueError(
             f"environment {name!r}: {where.rpartition(':')[2]} gives a {type(made).__name__}, not a Suite "
             "(see bipace.envs.base)"
         )
     return made
+
+
+def _made(name: str, found: Any) -> Any:
+    if not callable(found):
+        return found
+    try:
+        inspect.signature(found).bind()
+    except TypeError as error:
+        raise ValueError(f"environment {name!r}: it must be callable without arguments, but {error}") from error
+    except ValueError:  # a built-in that does not tell its arguments
+        pass
+    return found()

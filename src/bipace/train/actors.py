@@ -12,6 +12,7 @@ from bipace.policies import lora
 from bipace.policies.hf import Actor
 from bipace.policies.vllm import VllmDecoder
 from bipace.rollout.collect import Collector, Decoder
+from bipace.rollout.prompts import Chat
 from bipace.train.config import Config, ConfigError
 from bipace.train.places import SHIPPED, actor_folder
 
@@ -55,6 +56,7 @@ def open_actor(folder: Path, *, device: str = "cpu", dtype: torch.dtype = torch.
     _check_device(device)
     try:
         actor = Actor.load(folder, device=device, dtype=dtype)
+        Chat(actor.tokenizer).prompt("")  # a template that cannot be read is found before anything is played
     except (FileNotFoundError, ModuleNotFoundError, ConfigError, MemoryError):
         raise
     except Exception as error:  # the libraries that read weights and tokenizers raise each its own
@@ -118,9 +120,20 @@ def make_collector(config: Config, suite: Suite, layer: int | None = None) -> Co
         strict=config.prompt.strict,
         instructions=config.prompt.instructions,
         history_length=config.prompt.history_length,
-        max_steps=config.env.max_steps or suite.max_steps,
+        max_steps=_horizon(config, suite),
         max_new_tokens=config.prompt.max_new_tokens,
         max_tokens=config.prompt.max_tokens,
         wave=config.rollout.parallel,
         layer=layer,
     )
+
+
+def _horizon(config: Config, suite: Suite) -> int:
+    """`env.max_steps`, or the suite's own; a user's suite may say anything."""
+    steps: object = suite.max_steps if config.env.max_steps is None else config.env.max_steps
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise ConfigError(
+            f"env.suite: {suite.name}.max_steps is {steps!r}, expected a whole number of at least 1; mend the suite or "
+            "set env.max_steps"
+        )
+    return steps

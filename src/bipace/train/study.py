@@ -171,6 +171,8 @@ def _config(
     for tree in (shared, place, method, over, {"run": {"seed": seed}}):
         merged = _merge(merged, tree)
     try:
+        if not isinstance(merged.get("estimator", ""), str):
+            raise ValueError(f"estimator: {merged['estimator']!r}, expected the name of a recipe")
         taken = {*recipe_options(merged.get("estimator", "bipace")), *method.get("credit", {})}
         return config_from({**merged, "credit": {k: v for k, v in merged.get("credit", {}).items() if k in taken}})
     except ValueError as error:

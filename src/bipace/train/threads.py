@@ -2,8 +2,8 @@
 
 The number depends on the model and the machine alone, not on a measurement: sums of floats round by the number of
 threads, so a number that changes with the load would change the bits of a run that is resumed. Measured by
-`benchmarks/busy.py`: an actor of up to a million parameters gains nothing from a second thread, alone or beside other
-work; from five million on a second thread takes a third off the update.
+`benchmarks/busy.py`: actors of up to a million parameters gain nothing from a second thread, alone or beside other
+work; larger ones do.
 """
 
 from __future__ import annotations
