@@ -267,7 +267,7 @@ def foretelling_chain(rows, values, levels):
 
 
 def multiscale(
-    rows, radii=(0.2, 0.1, 0.05, 0.02), k="auto", k_action=0.5, w=1.0, gamma=0.95, trajectory=True,
+    rows, radii=(0.2, 0.1, 0.05, 0.02), k="auto", k_action=0.5, w=1.0, gamma=0.95, trajectory=False,
     trajectory_mode="mean_std_norm", centroid="mean", convention="paper",
 ):  # fmt: skip
     values = [

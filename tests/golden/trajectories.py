@@ -35,7 +35,7 @@ OPTIONS = {
         {"eps": "auto"},
         {"leave_out": "trajectory"},
     ],
-    "multiscale": [{}, {"k": 0.5}, {"trajectory": False}, {"radii": [0.3, 0.1], "k": [2.0, 0.25], "k_action": 0.0}],
+    "multiscale": [{}, {"k": 0.5}, {"trajectory": True}, {"radii": [0.3, 0.1], "k": [2.0, 0.25], "k_action": 0.0}],
     "pooled": [{}, {"k": "auto", "k_action": "auto"}, {"clusters": "features", "eps": 0.1, "mode": "mean_norm"}],
 }
 

@@ -10,7 +10,7 @@
 | diff_peer | as grpo | near hidden state: R - mean of the other actions |
 | bipace | as grpo | near hidden state: mean of the same action - cluster mean |
 | pooled | none | same observation, partial pooling: V shrunk to the group's mean, Q shrunk to V |
-| multiscale | as grpo | nested clusters of hidden states at several radii, values shrunk down the chain |
+| multiscale | none (`trajectory` adds it) | nested clusters of hidden states at several radii, values shrunk down the chain |
 
 Switches that several recipes share:
     mode: verl-agent's one switch for both terms: "mean_std_norm" divides both by their sample deviation + 1e-6 (its
@@ -308,16 +308,16 @@ def multiscale(
     k_action: float = 0.5,
     w: float = 1.0,
     gamma: float = 0.95,
-    trajectory: bool = True,
+    trajectory: bool = False,
     trajectory_mode: Mode = "mean_std_norm",
     centroid: Centroid = "mean",
     convention: Convention = "paper",
 ) -> Recipe:
     """Clusters of several radii at once, values shrunk from the wide to the narrow: no radius to choose.
 
-    Trajectory term (Eq. 1, at its own unit scale) + w * (Q - V), not divided, V and Q as in `bipace.core.multiscale`.
-    At its ends it is known: one level and k = k_action = 0 is `bipace` with fallback="never"; k without bound compares
-    each step with its prompt group. Our own recipe, not the paper's.
+    w * (Q - V), not divided, V and Q as in `bipace.core.multiscale`. At its ends it is known: one level and
+    k = k_action = 0 is the step term of `bipace` with fallback="never"; k without bound compares each step with its
+    prompt group. Our own recipe, not the paper's; what it is worth stands in docs/credit.md.
 
     Args:
         radii: falling cosine radii, one a level.
@@ -327,7 +327,7 @@ def multiscale(
             difference, so it is a number.
         w: weight of the step term.
         gamma: discount of the return-to-go.
-        trajectory: with the trajectory term, or without.
+        trajectory: with the trajectory term (Eq. 1, at its own unit scale) beside it.
         trajectory_mode: its division.
         centroid: see `by_features`.
         convention: "paper" or "verl_agent".
