@@ -25,7 +25,7 @@ def python(code, **more):
 
 def test_a_small_model_gets_one_thread_and_a_large_one_every_core(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    small, large = choose_threads(160_000, None, cores=8), choose_threads(SMALL, None, cores=8)
+    small, large = (choose_threads(n, None, cores=8, asleep=True) for n in (160_000, SMALL))
     assert (small.number, large.number) == (1, 8)
     assert "0.16 M parameters" in small.why
     assert choose_threads(SMALL, None, cores=8, asleep=False).number == 1
