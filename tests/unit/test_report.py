@@ -198,3 +198,18 @@ def test_the_papers_tables_are_means_over_the_seeds_at_that_iteration(tmp_path):
     assert default == [1, 10, 20]
     with pytest.raises(ValueError, match="--at 99: expected an iteration from 1 to 20"):
         summarize_study(read_runs([folder]), at=(99,))
+
+
+def test_degenerate_clusters_of_a_method_are_noted_once(tmp_path):
+    folder = write_study(tmp_path / "s", {"gigpo": 0.2, "bipace": 0.4}, range(2))
+    shape = {"clusters": 40, "singleton_rate": 0.01, "largest_share": 0.95, "lone_step_share": 0.0}
+    for path in folder.rglob("seed-*"):
+        config = json.loads((path / "config.json").read_text())
+        config["credit"] = {"eps": 0.5} if config["estimator"] == "bipace" else {}
+        (path / "config.json").write_text(json.dumps(config))
+        lines = (path / "metrics.jsonl").read_text().splitlines()
+        last = json.loads(lines[-1]) | {f"cluster/{name}": value for name, value in shape.items()}
+        (path / "metrics.jsonl").write_text("\n".join([*lines[:-1], json.dumps(last)]) + "\n")
+    notes = [note for note in summarize_study(read_runs([folder]))["notes"] if "one cluster holds" in note]
+    assert len(notes) == 1
+    assert notes[0].startswith("textcraft/bipace/seed-0, iteration 20: one cluster holds 95 % of its prompt group")

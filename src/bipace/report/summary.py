@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bipace.core.diagnostics import degenerate_clusters
 from bipace.report.curves import curve, series
 from bipace.report.diagnostics import COST_PARTS, DIAGNOSTICS
 from bipace.report.episodes import sample_episodes
@@ -111,6 +112,7 @@ def _notes(study: StudyRecord, environments: Mapping[str, Methods]) -> list[str]
     short = [r.name for r in study.runs if r.iterations < int(r.config.get("run.iterations") or 0)]
     if short:
         notes.append(f"{len(short)} runs are not finished: {', '.join(short)}.")
+    notes += _degenerate(study.runs)
     for environment, methods in environments.items():
         seeds = {method: len(runs) for method, runs in methods.items()}
         if min(seeds.values()) < 3:
@@ -121,6 +123,17 @@ def _notes(study: StudyRecord, environments: Mapping[str, Methods]) -> list[str]
         if len({r.iterations for runs in methods.values() for r in runs}) > 1:
             notes.append(f"{environment}: the runs differ in length; best and last values are each run's own.")
     return notes
+
+
+def _degenerate(runs: Sequence[RunRecord]) -> list[str]:
+    """One note a method whose feature clusters, at the last iteration of some seed, compare hardly anything or all."""
+    said: dict[str, str] = {}
+    for run in runs:
+        shape = {k.removeprefix("cluster/"): v for k, v in run.metrics[-1].items() if k.startswith("cluster/")}
+        logged = {"lone_step_share", "singleton_rate", "largest_share"} <= shape.keys()
+        if logged and "credit.eps" in run.config and (why := degenerate_clusters(shape)):
+            said.setdefault(f"{run.environment}/{run.method}", f"{run.name}, iteration {run.iterations}: {why}.")
+    return list(said.values())
 
 
 def _peak_and_last(runs: Sequence[RunRecord]) -> tuple[np.ndarray, np.ndarray]:
