@@ -85,7 +85,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, checkpoint: Path) -> None:
         ConfigError: the file is damaged, or belongs to another model: an entry has not its parameter's shape.
     """
     path = checkpoint / _OPTIMIZER
-    shapes = [parameter.shape for group in optimizer.param_groups for parameter in group["params"]]
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    shapes = [parameter.shape for parameter in parameters]
     state: dict[int, dict[str, torch.Tensor]] = {}
     try:
         for name, value in load_file(path).items():
@@ -99,8 +100,9 @@ def load_optimizer(optimizer: torch.optim.Optimizer, checkpoint: Path) -> None:
             raise ConfigError(
                 f"{path}: does not fit the actor (entry {index} of {len(shapes)}); it belongs to another checkpoint"
             )
-    if state and len(state) != len(shapes):
-        raise ConfigError(f"{path}: holds {len(state)} entries for the actor's {len(shapes)} parameters")
+    trained = sum(parameter.requires_grad for parameter in parameters)  # of adapters, a few of all
+    if state and len(state) != trained:
+        raise ConfigError(f"{path}: holds {len(state)} entries for the actor's {trained} trained parameters")
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
