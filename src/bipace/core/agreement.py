@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from bipace.core import segments
 from bipace.core.advantages import Recipe, advantages
+from bipace.core.calibrate import foretold
 from bipace.core.clustering import by_observation
 from bipace.core.returns import return_to_go
 from bipace.core.steps import Floats, Ints, StepBatch
@@ -69,11 +70,8 @@ def reference_advantage(batch: StepBatch, gamma: float = 0.95, k: float = 1.0) -
     if not len(batch):
         return np.zeros(0)
     returns = return_to_go(batch, gamma)
-    trajectory, task = segments.compact(batch.trajectory), segments.compact(batch.task)
-    group_sum, group_n = segments.others(returns, task, trajectory)
-    near_sum, near_n = segments.others(returns, by_observation(batch), trajectory)
-    prior = group_sum / np.maximum(group_n, 1)
-    return np.where(group_n > 0, returns - (near_sum + k * prior) / (near_n + k), 0.0)
+    predicted, judged = foretold(batch, by_observation(batch), returns, k)
+    return np.where(judged, returns - predicted, 0.0)
 
 
 class HeldOut:

@@ -22,7 +22,7 @@ from bipace.core.advantages import Recipe, Term
 from bipace.core.clustering import ByChance, ByFeatures, Clustering, prompt_groups, remove_directions, vectors_of
 from bipace.core.greedy import Centroid, gram_matrix, greedy_from_gram
 from bipace.core.returns import return_to_go
-from bipace.core.steps import Floats, Ints, StepBatch
+from bipace.core.steps import Bools, Floats, Ints, StepBatch
 
 __all__ = [
     "GRID",
@@ -33,6 +33,7 @@ __all__ = [
     "calibrate",
     "calibration_metrics",
     "choose",
+    "foretold",
     "hold",
     "open_directions",
     "prediction_error",
@@ -78,13 +79,20 @@ def prediction_error(batch: StepBatch, labels: Ints, returns: Floats, k: float =
         raise ValueError(f"k: {k}, expected > 0: where no other trajectory is in the cluster only the prior predicts")
     if not len(batch):
         return 0.0
-    trajectory, task = segments.compact(batch.trajectory), segments.compact(batch.task)
-    group_sum, group_n = segments.others(returns, task, trajectory)
-    judged = group_n > 0
-    cluster_sum, cluster_n = segments.others(returns, segments.compact(labels), trajectory)
-    prior = group_sum / np.maximum(group_n, 1)
-    predicted = (cluster_sum + k * prior) / (cluster_n + k)
+    predicted, judged = foretold(batch, labels, returns, k)
     return float(((returns - predicted)[judged] ** 2).mean()) if judged.any() else 0.0
+
+
+def foretold(batch: StepBatch, labels: Ints, returns: Floats, k: float = 1.0) -> tuple[Floats, Bools]:
+    """[N] what the other trajectories say of each step's return, and [N] whether there are any in the prompt group.
+
+    The mean of the cluster's members in other trajectories, shrunk by k pseudo-members towards the mean of the prompt
+    group's other trajectories. Labels and k as in `prediction_error`.
+    """
+    trajectory, task = segments.compact(batch.trajectory), segments.compact(batch.task)
+    prior, others = segments.others(returns, task, trajectory)
+    mean, n = segments.others(returns, segments.compact(labels), trajectory)
+    return prior + (mean - prior) * n / (n + k), others > 0
 
 
 def calibrate(

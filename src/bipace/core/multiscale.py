@@ -35,7 +35,6 @@ __all__ = [
     "NestedQ",
     "NestedV",
     "nested_features",
-    "others",
 ]
 
 Chain = float | tuple[float, ...] | Literal["auto"]
@@ -166,23 +165,14 @@ class NestedQ:
         return np.where(_lone_groups(peers), value, q)
 
 
-def others(values: Floats, labels: Ints, trajectory: Ints) -> tuple[Floats, Ints]:
-    """Mean and number of the members of each row's segment that belong to other trajectories; mean 0 where none."""
-    own = segments.pair(labels, trajectory)
-    n = segments.count(labels) - segments.count(own)
-    centre = segments.mean(values, labels)
-    own_sum = segments.total(values - centre, own)
-    return np.where(n > 0, centre - own_sum / np.maximum(n, 1), 0.0), n
-
-
 def _foretelling(peers: Peers, levels: list[Ints]) -> tuple[float, ...]:
     if peers.trajectory is None:
         raise ValueError('peers: no trajectories; nested values are for step terms (unit="step")')
-    prior, n = others(peers.returns, _group(peers), peers.trajectory)
+    prior, n = segments.others(peers.returns, _group(peers), peers.trajectory)
     judged = n > 0
     chosen: list[float] = []
     for labels in levels:
-        mean, n = others(peers.returns, labels, peers.trajectory)
+        mean, n = segments.others(peers.returns, labels, peers.trajectory)
         predicted = [prior + (mean - prior) * n / (n + k) for k in PSEUDO_MEMBERS]
         errors = [float(((peers.returns - p)[judged] ** 2).sum()) for p in predicted]
         # Rounding must not decide between equals: the smallest k within a relative 1e-12 of the best.

@@ -61,13 +61,13 @@ def mean(values: Floats, labels: Ints) -> Floats:
     return reference + total(values - reference, labels) / count(labels)
 
 
-def others(values: Floats, labels: Ints, parts: Ints) -> tuple[Floats, Floats]:
-    """Sum and number of the members of each row's segment that belong to another part (a trajectory, say)."""
-    own, ones = pair(labels, parts), np.ones(len(values))
-    # Relative to the mean, so that subtracting the own part leaves no rounding behind.
+def others(values: Floats, labels: Ints, parts: Ints) -> tuple[Floats, Ints]:
+    """Mean and number of the members of each row's segment of another part (a trajectory, say); 0 of none."""
+    own = pair(labels, parts)
+    n = count(labels) - count(own)
+    # The sum over a segment of what differs from its mean is 0, so the others' is the own part's with its sign turned.
     middle = mean(values, labels)
-    n = total(ones, labels) - total(ones, own)
-    return total(values - middle, labels) - total(values - middle, own) + n * middle, n
+    return np.where(n > 0, middle - total(values - middle, own) / np.maximum(n, 1), 0.0), n
 
 
 def std(values: Floats, labels: Ints, ddof: int = 1) -> Floats:

@@ -33,8 +33,10 @@ from bipace.core.returns import LessPenalty, Return, ReturnToGo, trajectory_retu
 from bipace.core.steps import Floats
 
 __all__ = [
+    "BOTH_DIVIDED",
     "FALLBACKS",
     "SCALES",
+    "TRAJECTORY_DIVIDED",
     "Clusters",
     "Convention",
     "Eps",
@@ -59,6 +61,9 @@ Convention = Literal["paper", "verl_agent"]
 Fallback = Literal["no_same_action_peer", "no_diff_action", "never"]
 Clusters = Literal["features", "observation", "ngrams", "chance"]
 LeaveOut = Literal["nothing", "trajectory"]
+
+BOTH_DIVIDED: tuple[Mode, Mode] = ("mean_std_norm", "mean_std_norm")
+TRAJECTORY_DIVIDED: tuple[Mode, Mode] = ("mean_std_norm", "mean_norm")
 
 FALLBACKS = {"no_same_action_peer": no_same_action_peer, "no_diff_action": no_diff_action, "never": never}
 SCALES: dict[str, Callable[[Peers], Floats]] = {"mean_std_norm": cluster_std, "mean_norm": no_scale}

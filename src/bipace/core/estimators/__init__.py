@@ -1,0 +1,49 @@
+"""The published methods as recipes: each a few choices over the same parts.
+
+| recipe | trajectory term | step term |
+|---|---|---|
+| dr_grpo / grpo | group mean, without / with division by the group's deviation | none |
+| rloo | leave-one-out mean | none |
+| gigpo | as grpo | same observation: (R - cluster mean) / deviation |
+| hgpo | none (`base_group` adds it) | blend over k of: same last k observations |
+| bigpo | as grpo | near hidden state: (R - cluster mean) / deviation |
+| diff_peer | as grpo | near hidden state: R - mean of the other actions |
+| bipace | as grpo | near hidden state: mean of the same action - cluster mean |
+| pooled | none | same observation, partial pooling: V shrunk to the group's mean, Q shrunk to V |
+| multiscale | none (`trajectory` adds it) | nested clusters of hidden states, values shrunk from wide to narrow |
+
+Switches that several recipes share:
+    mode: verl-agent's one switch for both terms: "mean_std_norm" divides both by their sample deviation + 1e-6 (its
+        ALFWorld), "mean_norm" neither (its WebShop). None: each term has the recipe's own default.
+    trajectory_mode, step_mode: the same words for one term. The sources write BiPACE's trajectory term with the
+        division (Eq. 1) and its step term, Qhat - Vhat, without; GiGPO divides both (Eq. 2), and so does the state
+        side alone, which changes the partition and nothing else.
+    w: weight of the step term; 1 in every published run.
+    gamma: discount of the return-to-go; 0.95.
+    leave_out: "trajectory" takes the mean of the other trajectories' steps as the step term's V.
+    convention: "paper", or "verl_agent" for parity with that public code: trajectory statistics over step rows (long
+        episodes weigh more), a lone trajectory keeps its raw return, penalties enter the returns.
+"""
+
+from bipace.core.estimators.hidden_states import bigpo, bipace, diff_peer
+from bipace.core.estimators.observations import gigpo, hgpo
+from bipace.core.estimators.registry import RECIPES, describe, recipe, recipe_options
+from bipace.core.estimators.shrinkage import multiscale, pooled
+from bipace.core.estimators.trajectory import dr_grpo, grpo, rloo
+
+__all__ = [
+    "RECIPES",
+    "bigpo",
+    "bipace",
+    "describe",
+    "diff_peer",
+    "dr_grpo",
+    "gigpo",
+    "grpo",
+    "hgpo",
+    "multiscale",
+    "pooled",
+    "recipe",
+    "recipe_options",
+    "rloo",
+]
