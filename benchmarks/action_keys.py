@@ -20,8 +20,8 @@ import numpy as np
 from bipace.core.actions import action_tag, executed_key, first_word
 from bipace.core.advantages import advantages
 from bipace.core.labels import label
-from bipace.credit.candidates import parse_candidate
-from bipace.credit.truth import Truth, load_rollouts, load_truth
+from bipace.truth.candidates import parse_candidate
+from bipace.truth.table import Truth, load_rollouts, load_truth
 
 Step = Mapping[str, Any]
 KEYS: dict[str, Callable[[Step], object]] = {

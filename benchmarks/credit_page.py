@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bipace.credit.report import markdown_table
+from bipace.truth.report import markdown_table
 
 ASKED = {"textcraft-demo": 1.5, "textcraft-small": 1.5, "alfworld-small": 1.4}
 """How many times GiGPO's correlation `bipace` was to reach at its shipped default."""
@@ -33,7 +33,7 @@ def page(results: dict[str, dict[str, Any]], about: dict[str, Any]) -> str:
         "",
         "How close each recipe's advantages are to the true ones, on the very same rollouts. Made by",
         f"`{about['command']}` on {about['date']}; numbers in `credit.json`. Intervals are 95 %, over prompt groups.",
-        "Metrics are defined in `bipace.credit.score`; read all of them: no single one is safe.",
+        "Metrics are defined in `bipace.truth.score`; read all of them: no single one is safe.",
         "",
         *about["notes"],
         "",

@@ -38,11 +38,11 @@ from bipace.core.estimators import recipe
 from bipace.core.returns import return_to_go
 from bipace.core.scan import RADII, scan
 from bipace.core.steps import Ints, StepBatch
-from bipace.credit.candidates import Candidate, parse_candidate
-from bipace.credit.report import draw_scores
-from bipace.credit.score import score, score_all
-from bipace.credit.truth import Truth, load_rollouts, load_truth
-from bipace.credit.worlds import world_truth
+from bipace.truth.candidates import Candidate, parse_candidate
+from bipace.truth.report import draw_scores
+from bipace.truth.score import score, score_all
+from bipace.truth.table import Truth, load_rollouts, load_truth
+from bipace.truth.worlds import world_truth
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "results"
 WORLDS = {"grid": {}, "paraphrased": {}, "aliased": {}, "random": {"states": 8, "ending": 0.05}}

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from credit_study import ACTORS, GROUP_SIZE, GROUPS, SEEDS, WORLDS, actor_truths
 
-from bipace.credit.hypothesis import RADII, hypothesis, stay_together
-from bipace.credit.reading import read_by
-from bipace.credit.truth import Truth
-from bipace.credit.worlds import world_truth
 from bipace.train.places import actor_folder
+from bipace.truth.hypothesis import RADII, hypothesis, stay_together
+from bipace.truth.reading import read_by
+from bipace.truth.table import Truth
+from bipace.truth.worlds import world_truth
 
 FILE = Path(__file__).resolve().parent / "results" / "hypothesis.json"
 PLAYED_BY = {"textcraft-demo": "textcraft-small", "textcraft-small": "textcraft-small"}

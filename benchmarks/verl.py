@@ -107,7 +107,7 @@ def jobs() -> list[dict[str, object]]:
         found += [
             entry(f"rows of a step: {what}", "rows", done["rows"]),
             entry(f"one step: {what}", "seconds", done["step_seconds"]),
-            entry(f"bipace share of a step: {what}", "share", done["bipace_share"], 0.01),
+            entry(f"bipace share of a step: {what}", "share", done["credit_share"], 0.01),
             entry(f"whole job of {done['steps']} steps: {what}", "seconds", done["seconds"]),
         ]
         found += [

@@ -56,7 +56,7 @@ def report(folder: Path) -> dict[str, Any]:
         "seconds_ceiling": SECONDS,
         "iteration_seconds": round(summary["iteration_seconds"], 2),
         "iterations": summary["iterations"],
-        "credit_share": round(summary["bipace_share"], 4),
+        "credit_share": round(summary["credit_share"], 4),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, one used",
         "versions": {"python": platform.python_version(), "torch": version("torch")},
         "date": datetime.now(timezone.utc).date().isoformat(),

@@ -31,7 +31,7 @@ def write_run(folder: Path, *, seed=0, rise=0.3, iterations=20, every=5, config=
                 "cluster/cluster_size_mean": 5,
                 "credit/branch_compared": share, "group/groups": 16, "group/flat_groups": 4, "group/steps": 900,
                 "event/unparsed": 3, "update/grad_norm": share, "timing_s/rollout": 2.0, "timing_s/credit": 0.01,
-                "timing_s/update": 1.0, "timing_s/iteration": 3.1 + share, "perf/bipace_share": 0.003,
+                "timing_s/update": 1.0, "timing_s/iteration": 3.1 + share, "perf/credit_share": 0.003,
                 "perf/peak_memory_mb": 900.0, "perf/tokens_per_s": 1e4,
             }  # fmt: skip
         if iteration % every == 0:

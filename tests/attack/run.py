@@ -28,13 +28,6 @@ import torch
 import worlds
 from harness import Case, run
 
-import bipace.analyze.command
-import bipace.cli
-import bipace.cli.evaluation
-import bipace.cli.making
-import bipace.credit.report
-import bipace.report.write  # noqa: F401
-
 KINDS = {"settings": settings, "worlds": worlds, "folders": folders, "files": files, "machine": machine}
 
 

@@ -97,7 +97,7 @@ def test_a_step_logs_the_metrics_of_bipace_train(any_job):
     names = {"episode/success_rate", "event/unparsed", "group/groups", "cluster/singleton_rate", "credit/branch_lone"}
     assert names <= set(logged)
     assert logged["episode/count"] == len({k.rsplit("_", 1)[0] for k, p in rows if not p})
-    assert 0 < logged["perf/bipace_share"] < 0.05
+    assert 0 < logged["perf/credit_share"] < 0.05
 
 
 OURS = ("episode/", "event/", "group/", "cluster/", "credit/")
@@ -105,7 +105,7 @@ OURS = ("episode/", "event/", "group/", "cluster/", "credit/")
 
 def test_every_metric_of_ours_is_explained(any_job):
     logged = {name for metrics in any_job.metrics.values() for name in metrics if name.startswith(OURS)}
-    ours = {"perf/bipace_share", "perf/feature_mb", "timing_s/credit"}
+    ours = {"perf/credit_share", "perf/feature_mb", "timing_s/credit"}
     assert ours <= {name for metrics in any_job.metrics.values() for name in metrics}
     assert unexplained(logged | ours) == set()
     assert {"event/missing_rows", "event/padding_rows", "event/aborted_rows", "event/non_finite_rows"} <= logged

@@ -175,6 +175,6 @@ def figures(done: Job, name: str, shape: dict[str, Any]) -> dict[str, Any]:
         "seconds": done.seconds,
         "rows": mean("group/steps"),
         "step_seconds": mean("timing_s/step"),
-        "bipace_share": mean("perf/bipace_share"),
+        "credit_share": mean("perf/credit_share"),
         "success": {step: done.success(step) for step in validated},
     }

@@ -14,7 +14,7 @@ import numpy as np
 
 from bipace.core.advantages import advantages
 from bipace.core.estimators import RECIPES, recipe
-from bipace.credit.worlds import world_truth
+from bipace.truth.worlds import world_truth
 from strategies import to_batch
 
 FILE = Path(__file__).with_suffix(".json")

@@ -48,7 +48,7 @@ def test_every_recipe_trains_through_the_command_line(recipe, tmp_path):
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["recipe"], summary["iterations"]) == (recipe, 3)
-    assert 0 < summary["bipace_share"] < 0.2
+    assert 0 < summary["credit_share"] < 0.2
     assert (tmp_path / "run" / "curve.png").stat().st_size > 5_000
     assert len(log(tmp_path / "run")) == 4
 

@@ -103,7 +103,7 @@ def test_the_same_seed_gives_the_same_tokens_and_another_does_not(actor, style):
 
 
 def test_waves_bound_the_batch_not_the_result_count(actor):
-    assert len(collect(actor, ["1-a"] * 5, wave=2)) == 10
+    assert len(collect(actor, ["1-a"] * 5, parallel=2)) == 10
 
 
 def test_an_environment_that_raises_costs_its_own_episode(actor):

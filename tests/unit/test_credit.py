@@ -9,11 +9,11 @@ import pytest
 from bipace.core import segments
 from bipace.core.advantages import Recipe, Term, advantages
 from bipace.core.clustering import by_prompt_group
-from bipace.credit.candidates import Candidate, parse_candidate, shipped
-from bipace.credit.report import draw_scores, markdown_table, score_table
-from bipace.credit.score import METRICS, NoVariance, best, noise_ceiling, score, score_all
-from bipace.credit.truth import Truth, join, load_truth, save_truth
-from bipace.credit.worlds import world_truth
+from bipace.truth.candidates import Candidate, parse_candidate, shipped
+from bipace.truth.report import draw_scores, markdown_table, score_table
+from bipace.truth.score import METRICS, NoVariance, best, noise_ceiling, score, score_all
+from bipace.truth.table import Truth, join, load_truth, save_truth
+from bipace.truth.worlds import world_truth
 
 
 @pytest.fixture(scope="module")

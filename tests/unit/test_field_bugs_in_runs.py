@@ -146,7 +146,7 @@ def test_12_validation_plays_every_task_of_its_panel_once(actor):
     """(SDAR 58)"""
     suite = corridor()
     tasks = suite.splits["test"][:7]
-    collector = Collector(suite, max_steps=3, max_new_tokens=4, max_tokens=400, wave=3)
+    collector = Collector(suite, max_steps=3, max_new_tokens=4, max_tokens=400, parallel=3)
     result = evaluate(actor, collector, tasks, temperature=1.0, generator=torch.Generator().manual_seed(0))
     assert [t.task for t in result.trajectories] == list(tasks)
     assert len(set(tasks)) == len(tasks)

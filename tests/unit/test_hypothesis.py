@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from bipace.core.rows import build_batch
-from bipace.credit.hypothesis import hypothesis, order_effect, stay_together
-from bipace.credit.truth import Truth
-from bipace.credit.worlds import world_truth
+from bipace.truth.hypothesis import hypothesis, order_effect, stay_together
+from bipace.truth.table import Truth
+from bipace.truth.worlds import world_truth
 
 
 def truth_of(angles, value, task=None):

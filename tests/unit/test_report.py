@@ -213,3 +213,12 @@ def test_degenerate_clusters_of_a_method_are_noted_once(tmp_path):
     notes = [note for note in summarize_study(read_runs([folder]))["notes"] if "one cluster holds" in note]
     assert len(notes) == 1
     assert notes[0].startswith("textcraft/bipace/seed-0, iteration 20: one cluster holds 95 % of its prompt group")
+
+
+def test_a_log_of_an_earlier_release_shows_its_metrics_under_todays_names(tmp_path):
+    run = write_run(tmp_path / "run")
+    log = run / "metrics.jsonl"
+    log.write_text(log.read_text().replace("perf/credit_share", "perf/bipace_share"))
+    record = read_runs([run]).runs[0]
+    assert set(series(record, "perf/credit_share")[1]) == {0.003}
+    assert series(record, "perf/bipace_share") == ([], [])

@@ -7,10 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from bipace.credit.gradients import describe
-from bipace.credit.reading import read_by
-from bipace.credit.rerolls import Settings, measure, weights_hash
-from bipace.credit.truth import load_truth
 from bipace.envs.base import Turn
 from bipace.envs.text_mdp import TextMDPSuite
 from bipace.policies.gradients import gradient_sketches
@@ -18,6 +14,10 @@ from bipace.policies.hf import Actor
 from bipace.policies.scoring import score
 from bipace.rollout.collect import Collector, Start
 from bipace.theory.textworlds import world
+from bipace.truth.gradients import describe
+from bipace.truth.reading import read_by
+from bipace.truth.rerolls import Settings, measure, weights_hash
+from bipace.truth.table import load_truth
 
 
 @pytest.fixture(scope="module")

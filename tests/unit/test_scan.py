@@ -17,11 +17,11 @@ from bipace.core.estimators import recipe
 from bipace.core.returns import return_to_go
 from bipace.core.rows import build_batch
 from bipace.core.scan import RADII, scan
-from bipace.credit.score import score
-from bipace.credit.worlds import world_truth
 from bipace.policies.gradients import _signed_bins, layer_states, output_gradient_sketches
 from bipace.policies.hf import Actor
 from bipace.policies.scoring import score as score_tokens
+from bipace.truth.score import score
+from bipace.truth.worlds import world_truth
 from strategies import step_tables, to_batch
 
 

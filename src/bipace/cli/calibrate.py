@@ -31,8 +31,8 @@ def calibrate(
     """
     found = run(actor, config, overrides or (), whiten)
     out.mkdir(parents=True, exist_ok=True)
-    from bipace.credit.calibration import draw_scan, lines_to_paste, scan_table
     from bipace.train.files import write_json
+    from bipace.truth.calibration import draw_scan, lines_to_paste, scan_table
 
     shown = describe(found, actor)
     write_json(out / "calibration.json", shown)

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from bipace.credit.candidates import Candidate, parse_candidate, shipped
-from bipace.credit.hypothesis import hypothesis
-from bipace.credit.score import score_all
-from bipace.credit.truth import Truth, load_truth, save_truth
-from bipace.credit.worlds import world_truth
+from bipace.truth.candidates import Candidate, parse_candidate, shipped
+from bipace.truth.hypothesis import hypothesis
+from bipace.truth.score import score_all
+from bipace.truth.table import Truth, load_truth, save_truth
+from bipace.truth.worlds import world_truth
 
 __all__ = ["WORLD", "actor_truths", "chosen", "judge", "reread", "world_truths"]
 
@@ -51,14 +51,14 @@ def actor_truths(
     from rich.console import Console
     from rich.progress import Progress
 
-    from bipace.credit.gradients import describe
-    from bipace.credit.rerolls import Settings, measure, weights_hash
     from bipace.envs.registry import get_suite
     from bipace.rollout.panel import choose_panels
     from bipace.train.actors import make_collector, open_actor
     from bipace.train.config import load_config
     from bipace.train.places import actor_folder
     from bipace.train.threads import use_threads
+    from bipace.truth.gradients import describe
+    from bipace.truth.rerolls import Settings, measure, weights_hash
 
     config = load_config(None, overrides)
     suite = get_suite(config.env.suite)
@@ -108,9 +108,9 @@ def reread(truths: Sequence[Truth], folder: Path, model: str, overrides: Sequenc
     from rich.console import Console
     from rich.progress import Progress
 
-    from bipace.credit.reading import read_by
     from bipace.train.config import load_config
     from bipace.train.places import actor_folder
+    from bipace.truth.reading import read_by
 
     layer, place = load_config(None, overrides).features.layer, actor_folder(model)
     found: list[Truth] = []

@@ -33,7 +33,7 @@ def credit(
     `bipace credit textcraft-small --seeds 5` · `bipace credit runs/demo --recipe gigpo --recipe 'bipace eps=0.02'`
     """
     from bipace.cli.credit import WORLD, actor_truths, chosen, judge, reread, world_truths
-    from bipace.credit.report import draw_scores, hypothesis_table, score_table
+    from bipace.truth.report import draw_scores, hypothesis_table, score_table
 
     chosen(recipe or ())  # a slip in a recipe is told before anything is collected
     folder = out or Path("runs/credit") / Path(source.removeprefix(WORLD)).name

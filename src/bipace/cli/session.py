@@ -128,7 +128,7 @@ def _title(run: Run) -> str:
 def summarize(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
     """The run in numbers: first and last validation of every panel, time, and BiPACE's share of an iteration."""
     log = read_metrics(run.folder)
-    shares = [m["perf/bipace_share"] for m in log if "perf/bipace_share" in m]
+    shares = [m["perf/credit_share"] for m in log if "perf/credit_share" in m]
     panels = {name: _first_and_last(history) for name, history in run.validations.items()}
     held_out = [name for name in run.panels.held_out if name in panels]
     return {
@@ -142,7 +142,7 @@ def summarize(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
         "held_out": panels[held_out[0]] if held_out else None,
         "panels": panels,
         "seconds": seconds,
-        "bipace_share": float(np.median(shares)) if shares else 0.0,
+        "credit_share": float(np.median(shares)) if shares else 0.0,
         "peak_memory_mb": max((m.get("perf/peak_memory_mb", 0.0) for m in log), default=0.0),
         "iteration_seconds": float(
             np.median([m["timing_s/iteration"] for m in log if "timing_s/iteration" in m] or [0])
@@ -211,7 +211,7 @@ def _print_summary(console: Console, summary: dict[str, Any], folder: Path) -> N
     console.print(
         f"{summary['recipe']}: {summary['iterations']} iterations, {summary['iteration_seconds']:.2f} s each, "
         f"{summary['seconds']['train']:.0f} s in all; credit (labels, clusters, advantages) took "
-        f"{summary['bipace_share']:.2%} of an iteration; peak memory {summary['peak_memory_mb']:.0f} MB",
+        f"{summary['credit_share']:.2%} of an iteration; peak memory {summary['peak_memory_mb']:.0f} MB",
         markup=False,
     )
     console.print(

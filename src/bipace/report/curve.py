@@ -11,9 +11,14 @@ from bipace.rollout.panel import success_interval
 
 __all__ = ["draw_curve", "read_metrics"]
 
+_RENAMED = {"perf/bipace_share": "perf/credit_share"}
+"""Metrics that logs of earlier releases hold under another name."""
+
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl, in iteration order; a last line cut off by a kill is left out.
+
+    Metrics bear today's names, whatever release wrote them.
 
     Raises:
         FileNotFoundError: the folder holds no log.
@@ -21,9 +26,10 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
         try:
-            lines.append(json.loads(line))
+            read = json.loads(line)
         except json.JSONDecodeError:
             break
+        lines.append({_RENAMED.get(name, name): value for name, value in read.items()})
     return lines
 
 

@@ -60,7 +60,7 @@ DIAGNOSTICS = tuple(
         ("update/skipped", "mini-batches skipped", "mini-batches"),
         ("timing_s/iteration", "seconds an iteration", "seconds"),
         ("perf/tokens_per_s", "tokens per second", "tokens / s"),
-        ("perf/bipace_share", "share of an iteration spent on credit", "share"),
+        ("perf/credit_share", "share of an iteration spent on credit", "share"),
         ("perf/peak_memory_mb", "peak memory", "MiB"),
     )
 )

@@ -65,7 +65,7 @@ def _environment(found: Mapping[str, Any], environment: Mapping[str, Any]) -> li
     parts += _paper(environment["paper"])
     kinds = ("rollout", "old_logprob", "features", "credit", "update", "iteration")
     seconds = [
-        (m, *(_number(cost.get(k)) for k in kinds), f"{cost['bipace_share']:.2%}" if "bipace_share" in cost else "-")
+        (m, *(_number(cost.get(k)) for k in kinds), f"{cost['credit_share']:.2%}" if "credit_share" in cost else "-")
         for m, cost in environment["cost"].items()
     ]
     head = ["method", "rollout", "old log-prob", "features", "credit", "update", "iteration", "credit share"]

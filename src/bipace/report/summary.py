@@ -284,8 +284,8 @@ def _cost(runs: Sequence[RunRecord]) -> dict[str, float]:
             found[part] = float(np.median(values))
     if "iteration" in found:
         found["other"] = max(found["iteration"] - sum(found.get(part, 0.0) for part in COST_PARTS), 0.0)
-    shares = [v for run in runs for v in series(run, "perf/bipace_share")[1]]
-    return {**found, "bipace_share": float(np.median(shares))} if shares else found
+    shares = [v for run in runs for v in series(run, "perf/credit_share")[1]]
+    return {**found, "credit_share": float(np.median(shares))} if shares else found
 
 
 def _config(runs: Sequence[RunRecord]) -> dict[str, Any]:

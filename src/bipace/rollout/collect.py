@@ -90,7 +90,7 @@ class Collector:
         max_new_tokens: response limit, in tokens.
         max_tokens: context limit (prompt, replies and responses together), in tokens. An episode that would pass it
             is truncated and counted as overlong.
-        wave: episodes decoded side by side; bounds the memory of the KV cache.
+        parallel: episodes decoded side by side; bounds the memory of the KV cache.
         layer: index of the hidden state kept at the last prompt token of each step, or None for none.
     """
 
@@ -104,7 +104,7 @@ class Collector:
     max_steps: int = 12
     max_new_tokens: int = 32
     max_tokens: int = 1024
-    wave: int = 256
+    parallel: int = 256
     layer: int | None = None
 
     @property
@@ -133,14 +133,14 @@ class Collector:
             group_size: G.
             temperature: of sampling; 0 is greedy.
             generator: the random stream the actor samples from.
-            progress: called with the number of finished episodes after each wave.
+            progress: called with the number of finished episodes after each batch of parallel ones.
 
         Returns:
             Trajectories, task-major: tasks[0]'s G members first.
         """
         chat = Chat(actor.tokenizer)
         found: list[Trajectory] = []
-        step = max(1, self.wave // group_size)
+        step = max(1, self.parallel // group_size)
         for start in range(0, len(tasks), step):
             episodes = [
                 Episode.begin(self.suite, task, self.rules, chat, k)
@@ -175,7 +175,7 @@ class Collector:
             raise ValueError(f"starts: {sorted(taken)} steps into their episodes; play states of one age at a time")
         chat = Chat(actor.tokenizer)
         found: list[Trajectory] = []
-        step = max(1, self.wave // copies)
+        step = max(1, self.parallel // copies)
         for begin in range(0, len(starts), step):
             chosen = starts[begin : begin + step]
             episodes = [_continued(start, k, self.rules, chat) for start in chosen for k in range(copies)]

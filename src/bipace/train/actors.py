@@ -123,7 +123,7 @@ def make_collector(config: Config, suite: Suite, layer: int | None = None) -> Co
         max_steps=_horizon(config, suite),
         max_new_tokens=config.prompt.max_new_tokens,
         max_tokens=config.prompt.max_tokens,
-        wave=config.rollout.parallel,
+        parallel=config.rollout.parallel,
         layer=layer,
     )
 

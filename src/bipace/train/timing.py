@@ -39,7 +39,7 @@ class Clock:
             **{f"timing_s/{part}": seconds for part, seconds in self.parts.items()},
             "timing_s/iteration": total,
             "perf/tokens_per_s": tokens / total,
-            "perf/bipace_share": (self.parts.get("credit", 0.0) + self.parts.get("features", 0.0)) / total,
+            "perf/credit_share": (self.parts.get("credit", 0.0) + self.parts.get("features", 0.0)) / total,
             **({} if waited is None or before is None else {"perf/waited_share": min(1.0, (waited - before) / total)}),
             "perf/peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale,
         }

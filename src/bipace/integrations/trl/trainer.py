@@ -219,7 +219,7 @@ class StepCreditTrainer(GRPOTrainer):
         step = sum(found.get("step_time", ()))
         if self.model.training and step > 0:
             own = sum(found.get("timing_s/features", ())) + sum(found.get("timing_s/credit", ()))
-            found["perf/bipace_share"] = [own / step]
+            found["perf/credit_share"] = [own / step]
         super().log(logs, start_time)
 
     def _states(self, batch: Batch, output: dict[str, Any]) -> torch.Tensor:

@@ -85,7 +85,7 @@ class BipaceTrainer(PPOTrainerSync):
 
     def _compute_metrics(self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], **where: Any) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, **where)
-        metrics["perf/bipace_share"] = metrics["timing_s/credit"] / timing_raw["step"]
+        metrics["perf/credit_share"] = metrics["timing_s/credit"] / timing_raw["step"]
 
     def _hand_over(self, batch: Any) -> Handover:
         wanted = ["extra_fields", "rm_scores", *([FEATURE_KEY] if self.settings.captures else [])]

@@ -70,7 +70,7 @@ function costTable() {
   const cost = here().cost, parts = costParts();
   table(byId("table-cost"), ["method", ...parts.map((part) => ({ label: part, why: COSTS[part] })), { label: "iteration", why: "median seconds of a whole iteration" }, { label: "credit and features", why: "share of an iteration spent on step credit" }],
     shown().map((m) => [m, ...parts.map((p) => (p in cost[m] ? number(cost[m][p]) + " s" : "–")), "iteration" in cost[m] ? number(cost[m].iteration) + " s" : "–",
-      "bipace_share" in cost[m] ? (100 * cost[m].bipace_share).toFixed(2) + " %" : "–"]));
+      "credit_share" in cost[m] ? (100 * cost[m].credit_share).toFixed(2) + " %" : "–"]));
 }
 function costParts() {
   const order = ["rollout", "old_logprob", "features", "credit", "reference", "update", "other"];

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from bipace.core.features import on_host
 from bipace.core.steps import Ints
-from bipace.credit.truth import Truth
 from bipace.theory.mdp import TextMDP, optimal_policy, uniform_policy
 from bipace.theory.sampling import noisy_embedding, sample
 from bipace.theory.textworlds import world
+from bipace.truth.table import Truth
 
 __all__ = ["world_truth"]
 

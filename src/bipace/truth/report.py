@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bipace.credit.score import METRICS
+from bipace.truth.score import METRICS
 
 __all__ = ["draw_scores", "hypothesis_table", "markdown_table", "score_table"]
 

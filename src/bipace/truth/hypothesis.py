@@ -28,7 +28,7 @@ from bipace.core.clustering import ByChance, ByFeatures, prompt_groups
 from bipace.core.features import on_host
 from bipace.core.greedy import gram_matrix
 from bipace.core.steps import Floats, Ints, StepBatch
-from bipace.credit.truth import Truth
+from bipace.truth.table import Truth
 
 __all__ = ["hypothesis", "order_effect", "stay_together"]
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bipace.credit.rerolls import weights_hash
-from bipace.credit.truth import Truth, load_rollouts
 from bipace.policies.chat_states import read_chat
 from bipace.policies.hf import Actor
+from bipace.truth.rerolls import weights_hash
+from bipace.truth.table import Truth, load_rollouts
 
 __all__ = ["read_by"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from bipace.core.advantages import Recipe, advantages
 from bipace.core.estimators import RECIPES, recipe
 from bipace.core.steps import Floats
-from bipace.credit.truth import Truth
+from bipace.truth.table import Truth
 
 __all__ = ["Candidate", "parse_candidate", "shipped"]
 

@@ -27,8 +27,8 @@ from scipy.stats import rankdata
 
 from bipace.core import segments
 from bipace.core.steps import Bools, Floats, Ints
-from bipace.credit.candidates import Candidate
-from bipace.credit.truth import Truth
+from bipace.truth.candidates import Candidate
+from bipace.truth.table import Truth
 
 __all__ = ["METRICS", "NoVariance", "best", "noise_ceiling", "samples", "score", "score_all"]
 

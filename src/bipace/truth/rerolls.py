@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from bipace.core.actions import RefusedActions
 from bipace.core.steps import Floats
-from bipace.credit.truth import SUFFIXES, Truth, join, load_rollouts, load_truth, save_rollouts, save_truth
 from bipace.rollout.collect import Collector, Decoder, Start
 from bipace.rollout.records import Trajectory
 from bipace.rollout.table import to_rows
+from bipace.truth.table import SUFFIXES, Truth, join, load_rollouts, load_truth, save_rollouts, save_truth
 
 __all__ = ["Describe", "Settings", "measure", "weights_hash"]
 
@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 
 class Describe(Protocol):
-    """The model's view of rollouts (bipace.credit.gradients.describe)."""
+    """The model's view of rollouts (bipace.truth.gradients.describe)."""
 
     def __call__(
         self, trajectories: Sequence[Trajectory]
