@@ -55,7 +55,9 @@ def compare(truth: Truth, path: Path) -> dict[str, dict[str, tuple[float, float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path, help="where bipace credit keeps the truths")
     folder = parser.parse_args().folder
     for number in range(len(list(folder.glob("seed*.npz")))):

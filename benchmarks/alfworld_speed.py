@@ -2,10 +2,11 @@
 
     PYTHONPATH=src python benchmarks/alfworld_speed.py     (in an environment with requirements-alfworld.lock)
 
-Both sides play the same official games with the same random admissible commands; a step includes the admissible list.
-Load is the compilation of one file, cold steps are those of a game's first episode. The stock stack is run as it is.
-Writes benchmarks/results/alfworld_speed.json. Where it is not installed only this side is measured, into
-alfworld_speed_alone.json; without the official games this side plays generated ones.
+Both sides play the same official games with the same random admissible commands; a step includes the
+admissible list. Load is the compilation of one file, cold steps are those of a game's first episode. The
+stock stack is run as it is. Writes benchmarks/results/alfworld_speed.json. Where it is not installed only
+this side is measured, into alfworld_speed_alone.json; without the official games this side plays generated
+ones.
 """
 
 from __future__ import annotations
@@ -178,7 +179,10 @@ def main() -> None:
         "games": sorted(games),
         "bipace": mine,
         "stock": theirs,
-        "machine": {**machine(), "load_average_1min": os.getloadavg()[0] if hasattr(os, "getloadavg") else None},
+        "machine": {
+            **machine(),
+            "load_average_1min": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        },
         "versions": {name: version(name) for name in ("alfworld", "textworld")} if installed else {},
         "date": datetime.now(timezone.utc).date().isoformat(),
         "command": command,

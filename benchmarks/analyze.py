@@ -31,7 +31,10 @@ def turns(rng, task):
     shared = random.Random(task)
     base = [" ".join(shared.choices(WORDS, k=60)) for _ in range(LENGTH)]
     return [
-        (text if rng.random() < 0.4 else f"{text} {rng.random()}", f"<action>{rng.choice(WORDS[:6])}</action>")
+        (
+            text if rng.random() < 0.4 else f"{text} {rng.random()}",
+            f"<action>{rng.choice(WORDS[:6])}</action>",
+        )
         for text in base
     ]
 
@@ -88,7 +91,14 @@ def records(name):
                     uid = f"{task}_{i % GROUP}_{t}"
                     yield {"input": o, "output": a, "gts": None, "score": last, "step": 1, "uid": uid}
                 else:
-                    yield {"task": task, "trajectory": i, "step": t, "observation": o, "action": a, "reward": last}
+                    yield {
+                        "task": task,
+                        "trajectory": i,
+                        "step": t,
+                        "observation": o,
+                        "action": a,
+                        "reward": last,
+                    }
 
 
 def write(name, folder):

@@ -1,16 +1,17 @@
 """An iteration of every CPU preset on a quiet machine and beside one and two busy processes, with 1, 2 and the default
 number of threads, as ratios to one thread under the same load.
 
-    python benchmarks/busy.py              # about eight minutes; what was measured before is kept, so it can be stopped
-    python benchmarks/busy.py --fresh      # begin again
-    python benchmarks/busy.py --smoke      # a few seconds: one small cell, written nowhere
+    python benchmarks/busy.py              # about eight minutes; what was measured before is kept, so it can
+    be stopped python benchmarks/busy.py --fresh      # begin again python benchmarks/busy.py --smoke      # a
+    few seconds: one small cell, written nowhere
 
-One process a preset, in which the number of threads is changed between iterations; each measures the same iteration
-(the same tasks and random numbers, a learning rate of 1e-12) of a quarter of the preset's prompt groups. The cells
-of one load are measured in turns, so that a drift of the machine falls on all of them. A busy process is a Python
-loop that never waits. Beside them, random models of four sizes: one training step and one decoding step with two
-threads, as ratios to one; where two begin to pay is what `bipace.train.threads` goes by. What is measured must not
-share the machine with anything else. Writes benchmarks/results/busy.json.
+One process a preset, in which the number of threads is changed between iterations; each measures the same
+iteration (the same tasks and random numbers, a learning rate of 1e-12) of a quarter of the preset's prompt
+groups. The cells of one load are measured in turns, so that a drift of the machine falls on all of them. A
+busy process is a Python loop that never waits. Beside them, random models of four sizes: one training step
+and one decoding step with two threads, as ratios to one; where two begin to pay is what
+`bipace.train.threads` goes by. What is measured must not share the machine with anything else. Writes
+benchmarks/results/busy.json.
 """
 
 from __future__ import annotations
@@ -117,7 +118,9 @@ def sizes() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
     parser.add_argument("--smoke", action="store_true", help="one small cell, written nowhere")
     parser.add_argument("--only", choices=PRESETS, help=argparse.SUPPRESS)

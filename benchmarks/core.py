@@ -2,11 +2,12 @@
 
     PYTHONPATH=src python benchmarks/core.py [--public path/to/core_gigpo.py]
 
-Three figures: GiGPO's returns and advantages on 6,400 rows x 512 tokens against plain loops of the kind the public code
-uses (and against that code itself where a copy is named; it needs torch); clustering of 16 groups x 400 x 3,584 float32
-features against the matrix products alone, with one thread and with two; seconds and memory from 10^3 to 10^6 rows. The
-product's floor is numpy's `X @ X.T`, which computes half of a symmetric result; a general product of the same shapes is
-reported beside it. `peak_mb` is the process's high-water mark so far, from the smallest table to the largest.
+Three figures: GiGPO's returns and advantages on 6,400 rows x 512 tokens against plain loops of the kind the
+public code uses (and against that code itself where a copy is named; it needs torch); clustering of 16 groups
+x 400 x 3,584 float32 features against the matrix products alone, with one thread and with two; seconds and
+memory from 10^3 to 10^6 rows. The product's floor is numpy's `X @ X.T`, which computes half of a symmetric
+result; a general product of the same shapes is reported beside it. `peak_mb` is the process's high-water mark
+so far, from the smallest table to the largest.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def best_seconds(work: Callable[[], Any], repeats: int = 5) -> float:
 
 
 def ours(batch: StepBatch, mask: np.ndarray) -> np.ndarray:
-    return advantages(batch, recipe("gigpo", convention="verl_agent")).values.astype(np.float32)[:, None] * mask
+    return (
+        advantages(batch, recipe("gigpo", convention="verl_agent")).values.astype(np.float32)[:, None] * mask
+    )
 
 
 def plain_loops(batch: StepBatch, mask: np.ndarray, gamma: float = 0.95) -> np.ndarray:
@@ -106,7 +109,11 @@ def public(module: ModuleType, batch: StepBatch) -> Callable[[], Any]:
     """The public code on the same table."""
     import torch
 
-    columns = {"rewards": batch.reward, "traj_uid": batch.trajectory.astype(str), "active_masks": np.ones(len(batch))}
+    columns = {
+        "rewards": batch.reward,
+        "traj_uid": batch.trajectory.astype(str),
+        "active_masks": np.ones(len(batch)),
+    }
     data = SimpleNamespace(non_tensor_batch=columns, batch={"input_ids": torch.zeros(1)})
     totals = np.bincount(batch.trajectory, weights=batch.reward)[batch.trajectory]
     tokens = torch.zeros(len(batch), TOKENS)
@@ -126,7 +133,10 @@ def public(module: ModuleType, batch: StepBatch) -> Callable[[], Any]:
 
 def gigpo(path: Path | None) -> dict[str, Any]:
     batch, mask = table(ROWS), np.ones((ROWS, TOKENS), np.float32)
-    seconds, loops = best_seconds(lambda: ours(batch, mask)), best_seconds(lambda: plain_loops(batch, mask), 1)
+    seconds, loops = (
+        best_seconds(lambda: ours(batch, mask)),
+        best_seconds(lambda: plain_loops(batch, mask), 1),
+    )
     assert np.allclose(ours(batch, mask)[:, 0], plain_loops(batch, mask)[:, 0], rtol=1e-4, atol=1e-4)
     found = {
         "figure": f"GiGPO returns and advantages, {ROWS} rows x {TOKENS} tokens", "unit": "s", "value": seconds,
@@ -151,7 +161,9 @@ def clustering(clusters: int) -> dict[str, Any]:
     groups = []
     for _ in range(GROUPS):
         centres = random.standard_normal((clusters, WIDTH)).astype(np.float32)
-        which = random.permutation(np.r_[np.arange(clusters), random.integers(clusters, size=MEMBERS - clusters)])
+        which = random.permutation(
+            np.r_[np.arange(clusters), random.integers(clusters, size=MEMBERS - clusters)]
+        )
         groups.append(centres[which] + 0.05 * random.standard_normal((MEMBERS, WIDTH)).astype(np.float32))
     others = [group.copy() for group in groups]
     n = GROUPS * MEMBERS
@@ -199,7 +211,13 @@ def growth() -> list[dict[str, Any]]:
             seconds = best_seconds(lambda made=made, batch=batch: advantages(batch, made), 3)
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             out.append(
-                {"recipe": name, "rows": rows, "s": seconds, "us_per_row": 1e6 * seconds / rows, "peak_mb": peak}
+                {
+                    "recipe": name,
+                    "rows": rows,
+                    "s": seconds,
+                    "us_per_row": 1e6 * seconds / rows,
+                    "peak_mb": peak,
+                }
             )
     return out
 
@@ -222,7 +240,8 @@ def main() -> None:
         "threads": os.environ.get("OMP_NUM_THREADS", "all"),
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
         "date": datetime.now(timezone.utc).date().isoformat(),
-        "command": "PYTHONPATH=src python benchmarks/core.py" + (" --public FILE" if arguments.public else ""),
+        "command": "PYTHONPATH=src python benchmarks/core.py"
+        + (" --public FILE" if arguments.public else ""),
     }
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

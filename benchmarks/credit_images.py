@@ -2,8 +2,8 @@
 
     bipace analyze FILE --out credit.html && python benchmarks/credit_images.py credit.html
 
-The committed ones show the published gpt-4o airline trajectories of tau-bench. Needs playwright and Chromium, which
-BIPACE_CHROMIUM names.
+The committed ones show the published gpt-4o airline trajectories of tau-bench. Needs playwright and Chromium,
+which BIPACE_CHROMIUM names.
 """
 
 import os

@@ -9,8 +9,8 @@ Text processes are sampled anew (their truth is exact and cheap). The actors' tr
     bipace credit alfworld-small env.suite=alfworld env.split=gen-small env.max_steps=20 prompt.max_new_tokens=16 \\
       --rerolls 4 --seeds 3
 
-and read from there; what was not collected is left out, and the page says so. With names, these are measured again and
-the page's others are kept.
+and read from there; what was not collected is left out, and the page says so. With names, these are measured
+again and the page's others are kept.
 """
 
 from __future__ import annotations
@@ -143,7 +143,9 @@ def action_keys(truths: Sequence[Truth], folder: Path, layer: str | None) -> dic
 
 def layers(truths: Sequence[Truth]) -> list[Candidate]:
     names = [name for name in truths[0].layers if name != "0"]
-    return [parse_candidate(f"bipace eps={eps} layer={name}") for name in names for eps in (0.01, 0.02, 0.05, 0.1)]
+    return [
+        parse_candidate(f"bipace eps={eps} layer={name}") for name in names for eps in (0.01, 0.02, 0.05, 0.1)
+    ]
 
 
 def criterion(truths: Sequence[Truth]) -> dict[str, Any]:
@@ -156,7 +158,9 @@ def criterion(truths: Sequence[Truth]) -> dict[str, Any]:
         for pair in scanned.pairs:
             values = Candidate("", recipe("bipace", eps=pair.eps), pair.layer).values(truth)
             scores = score(truth, values, bootstraps=0)
-            error = prediction_error(truth.batch, by_features(truth.with_layer(pair.layer), pair.eps), returns)
+            error = prediction_error(
+                truth.batch, by_features(truth.with_layer(pair.layer), pair.eps), returns
+            )
             cosine, pearson = float(scores["gradient_cosine"][0]), float(scores["pearson"][0])
             rows.append({**pair.to_json(), "cosine": cosine, "pearson": pearson, "prediction_error": error})
         best = max(row["cosine"] for row in rows)
@@ -196,7 +200,9 @@ def study(truths: Sequence[Truth]) -> dict[str, Any]:
     layer = shipped_layer(truths[0])
     found = score_all(truths, [at(text, layer) for text in MAIN])
     found["group_size"], found["layer"] = int(truths[0].identity["group_size"]), layer
-    found["sections"] = {title: ablate(truths, [at(t, layer) for t in texts]) for title, texts in SWEEPS.items()}
+    found["sections"] = {
+        title: ablate(truths, [at(t, layer) for t in texts]) for title, texts in SWEEPS.items()
+    }
     found["sections"]["Step term alone"] = ablate(
         truths, [step_alone(t, f"step term of {t}", layer) for t in ("gigpo", "bipace", "bipace eps=0.02")]
     )
@@ -247,15 +253,23 @@ def notes(results: dict[str, dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("environments", nargs="*", help="measure these again and keep the page's others; default all")
-    parser.add_argument("--truths", type=Path, default=Path("runs/credit"), help="where actors' truths were collected")
+    parser.add_argument(
+        "environments", nargs="*", help="measure these again and keep the page's others; default all"
+    )
+    parser.add_argument(
+        "--truths", type=Path, default=Path("runs/credit"), help="where actors' truths were collected"
+    )
     parser.add_argument("--out", type=Path, default=DOCS)
     arguments = parser.parse_args()
     file, known = arguments.out / "credit.json", [*ACTORS, *WORLDS]
     unknown = set(arguments.environments) - set(known)
     if unknown:
         parser.error(f"unknown {', '.join(sorted(unknown))}; known: {', '.join(known)}")
-    kept = json.loads(file.read_text(encoding="utf-8"))["results"] if arguments.environments and file.is_file() else {}
+    kept = (
+        json.loads(file.read_text(encoding="utf-8"))["results"]
+        if arguments.environments and file.is_file()
+        else {}
+    )
     found = {name: measured(name, arguments.truths) for name in arguments.environments or known}
     results = kept | {(f"world:{n}" if n in WORLDS else n): entry for n, entry in found.items() if entry}
     results = {n: results[n] for n in (*ACTORS, *(f"world:{w}" for w in WORLDS)) if n in results}
@@ -267,7 +281,9 @@ def main() -> None:
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
     }
     arguments.out.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"about": about, "results": results}, separators=(",", ":")) + "\n", encoding="utf-8")
+    file.write_text(
+        json.dumps({"about": about, "results": results}, separators=(",", ":")) + "\n", encoding="utf-8"
+    )
     (arguments.out / "credit.md").write_text(page(results, about), encoding="utf-8")
     draw_scores(results, arguments.out / "credit.png", ("pearson", "sign", "gradient_cosine"))
 

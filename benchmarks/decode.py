@@ -79,7 +79,9 @@ def race(actor: Actor, batch: int, n: int = 32) -> tuple[float, float]:
     for _ in range(4):
         start = time.perf_counter()
         session = actor.session(ids.tolist(), capacity=160)
-        found = session.generate(list(range(batch)), max_new_tokens=n, temperature=0.0, generator=torch.Generator())
+        found = session.generate(
+            list(range(batch)), max_new_tokens=n, temperature=0.0, generator=torch.Generator()
+        )
         ours.append(time.perf_counter() - start)
         start = time.perf_counter()
         expected: Any = actor.model.generate(
@@ -110,7 +112,9 @@ def main() -> None:
         runs = [group_rollout(actor, seed) for seed in range(3)]
         for part in runs[0]:
             value = min(run[part] for run in runs)
-            results.append({"figure": f"{shape} {part}, 128 rows x 8 turns", "unit": "s", "value": value} | about)
+            results.append(
+                {"figure": f"{shape} {part}, 128 rows x 8 turns", "unit": "s", "value": value} | about
+            )
         for batch in (1, 16, 64):
             ours, theirs = race(actor, batch)
             results.append(

@@ -3,8 +3,8 @@
     PYTHONPATH=src python benchmarks/fuzz.py --batches 1000000
 
 Tables are drawn with numpy alone (hypothesis would take days): lone groups, ragged lengths, constant, tiny,
-huge and equal-up-to-rounding rewards, repeated visits, zero and collinear vectors, penalties, shuffled rows. Each batch
-meets one recipe with random switches. Writes benchmarks/results/fuzz.json.
+huge and equal-up-to-rounding rewards, repeated visits, zero and collinear vectors, penalties, shuffled rows.
+Each batch meets one recipe with random switches. Writes benchmarks/results/fuzz.json.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def draw_batch(random: np.random.Generator) -> StepBatch:
     t = np.concatenate([np.arange(n) for n in lengths])
     n = len(t)
     scale = random.choice([0.0, 1e-12, 1.0, 10.0, 1e8])
-    reward = scale * random.choice([np.zeros(n), np.ones(n), random.integers(-4, 5, n) / 4, random.standard_normal(n)])
+    reward = scale * random.choice(
+        [np.zeros(n), np.ones(n), random.integers(-4, 5, n) / 4, random.standard_normal(n)]
+    )
     if random.random() < 0.2:
         reward = 0.1 + 1e-9 * random.standard_normal(n)
     features = random.choice([0.0, 1e-30, 1.0, 1e18]) * random.integers(-2, 3, (n, 4))
@@ -101,7 +103,10 @@ def draw_options(name: str, random: np.random.Generator) -> dict[str, Any]:
         kinds = ["features", "observation", "chance"] + ["ngrams"] * (options["eps"] != "auto")
         options["clusters"] = str(pick(kinds))
     if name == "pooled":
-        options |= {"k": [0.0, 0.5, "auto"][random.integers(3)], "k_action": [0.0, 0.5, "auto"][random.integers(3)]}
+        options |= {
+            "k": [0.0, 0.5, "auto"][random.integers(3)],
+            "k_action": [0.0, 0.5, "auto"][random.integers(3)],
+        }
         options["clusters"] = str(pick(["features", "observation"]))
     return options
 
@@ -123,7 +128,9 @@ def fuzz(batches: int, seed: int = 0, first: int = 0) -> dict[str, int]:
         if number % 10 == 0:
             order = random.permutation(len(batch))
             again = advantages(batch.take(order), made).values
-            assert (again == found[order]).all(), f"{name}: row order matters in batch {number} of seed {seed}"
+            assert (again == found[order]).all(), (
+                f"{name}: row order matters in batch {number} of seed {seed}"
+            )
         met[name] += 1
     return met
 
@@ -138,14 +145,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batches", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after; the same command goes on")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="stop after; the same command goes on"
+    )
     parser.add_argument("--again", action="store_true", help="begin anew although a record is finished")
     arguments = parser.parse_args()
     start = time.perf_counter()
     kept = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {}
     finished = kept.get("seed") == arguments.seed and kept["value"] >= arguments.batches
     if finished and not arguments.again:
-        print(f"{kept['value']} batches are on record (core {kept.get('core', 'unknown')}); --again begins anew")
+        print(
+            f"{kept['value']} batches are on record (core {kept.get('core', 'unknown')}); --again begins anew"
+        )
         return
     if finished or kept.get("seed") != arguments.seed or kept.get("core") != core_digest():
         kept = {"value": 0, "seconds": 0.0, "by_recipe": dict.fromkeys(RECIPES, 0)}

@@ -2,8 +2,8 @@
 
     PYTHONPATH=src python benchmarks/hypothesis.py --truths runs/credit --after textcraft-demo=RUN
 
-The truths are those of benchmarks/credit_study.py. --after NAME=ACTOR reads the same rollouts by a trained actor and by
-the one that played them, and says how many pairs of steps stay together (drift).
+The truths are those of benchmarks/credit_study.py. --after NAME=ACTOR reads the same rollouts by a trained
+actor and by the one that played them, and says how many pairs of steps stay together (drift).
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def drift(name: str, folder: Path, truths: list[Truth], after: str) -> dict[str,
     for layer in map(str, layers):
         for eps in RADII:
             found = [
-                stay_together(b.with_layer(layer), a.layers[layer], eps) for b, a in zip(before, later, strict=True)
+                stay_together(b.with_layer(layer), a.layers[layer], eps)
+                for b, a in zip(before, later, strict=True)
             ]
             means = {key: float(np.mean([pair[key] for pair in found])) for key in ("kept", "new")}
             out.setdefault(layer, {})[f"{eps:g}"] = means
@@ -58,7 +59,10 @@ def main() -> None:
             if name in after:
                 found[name]["drift"] = drift(name, arguments.truths / name, truths, after[name])
     for name, options in WORLDS.items():
-        truths = [world_truth(name, options, groups=GROUPS, group_size=GROUP_SIZE, seed=seed) for seed in range(SEEDS)]
+        truths = [
+            world_truth(name, options, groups=GROUPS, group_size=GROUP_SIZE, seed=seed)
+            for seed in range(SEEDS)
+        ]
         found[f"world:{name}"] = {"layers": hypothesis(truths)}
     FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

@@ -1,11 +1,12 @@
 """Kill training runs with SIGKILL at random moments, resume them, and compare with a run never stopped, bit for bit.
 
-A warm parent forks the runs, so that fifty of them do not import torch fifty times; each child runs the real command
-line on real files and is killed for real: half of them at a random moment, half right before a random file operation
-inside the run folder (most of which belong to saving). A resumed run may be killed again, up to three times.
+A warm parent forks the runs, so that fifty of them do not import torch fifty times; each child runs the real
+command line on real files and is killed for real: half of them at a random moment, half right before a random
+file operation inside the run folder (most of which belong to saving). A resumed run may be killed again, up
+to three times.
 
-Compared are the bytes of every checkpoint file that `last` and `best` point at, per-task results, rollouts, and the
-metrics except timings. Prints `N/N resumed identical`.
+Compared are the bytes of every checkpoint file that `last` and `best` point at, per-task results, rollouts,
+and the metrics except timings. Prints `N/N resumed identical`.
 """
 
 from __future__ import annotations
@@ -135,7 +136,11 @@ def state(folder: Path) -> dict[str, Any]:
         for path in sorted((folder / link).resolve().rglob("*")):
             if path.is_file():
                 found[f"{link}/{path.relative_to((folder / link).resolve())}"] = digest(path)
-    for path in (*sorted((folder / "validation").iterdir()), folder / "rollouts.jsonl", folder / "config.json"):
+    for path in (
+        *sorted((folder / "validation").iterdir()),
+        folder / "rollouts.jsonl",
+        folder / "config.json",
+    ):
         found[path.name] = digest(path)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     found["metrics"] = [{k: v for k, v in line.items() if not k.startswith(TIMES)} for line in lines]
@@ -154,7 +159,9 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def killed_run(folder: Path, suite: Path, chance: random.Random, seconds: float, operations: int) -> list[str]:
+def killed_run(
+    folder: Path, suite: Path, chance: random.Random, seconds: float, operations: int
+) -> list[str]:
     """One run, killed one to three times and then left to finish; returns where it was killed."""
     kills = []
     for _ in range(chance.choice((1, 1, 2, 3))):
@@ -189,12 +196,18 @@ def measure(kills: int, every: bool, seed: int) -> dict[str, object]:
         expected = state(work / "whole")
         trained, start_of_it = (folder / "model.safetensors" for folder in (work / "whole/last/actor", ACTOR))
         if digest(trained) == digest(start_of_it) or not moved_often(expected["metrics"]):
-            raise RuntimeError("the run to compare with learned nothing, so its resumption would prove nothing")
+            raise RuntimeError(
+                "the run to compare with learned nothing, so its resumption would prove nothing"
+            )
         number = 0
         while number < (operations if every else kills):
             folder = work / f"run-{number}"
             if every:
-                where = [] if finish(start(folder, suite, number + 1)) else [f"before file operation {number + 1}"]
+                where = (
+                    []
+                    if finish(start(folder, suite, number + 1))
+                    else [f"before file operation {number + 1}"]
+                )
                 finish(start(folder, suite))
             else:
                 where = killed_run(folder, suite, chance, seconds, operations)
@@ -203,7 +216,9 @@ def measure(kills: int, every: bool, seed: int) -> dict[str, object]:
                 cases.append(where)
                 found = state(folder)
                 differing += [
-                    f"run {number} ({'; '.join(where)}): {key}" for key in expected if found.get(key) != expected[key]
+                    f"run {number} ({'; '.join(where)}): {key}"
+                    for key in expected
+                    if found.get(key) != expected[key]
                 ]
                 same = number - len({case.split(":")[0] for case in differing})
                 print(f"{same}/{number} resumed identical  killed {'; '.join(where)}", flush=True)
@@ -219,9 +234,13 @@ def measure(kills: int, every: bool, seed: int) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=50, help="runs to kill")
-    parser.add_argument("--every", action="store_true", help="a run killed before each file operation in turn")
+    parser.add_argument(
+        "--every", action="store_true", help="a run killed before each file operation in turn"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--out", type=Path, default=RESULT, help="JSON file; - for none")
     options = parser.parse_args()

@@ -62,7 +62,9 @@ def main():
         page = Path(place) / "out" / "report.html"
         seconds, size = opened(page), page.stat().st_size / 1e6
     rows = [
-        figure("open the report of 40 runs, median of five", "s", statistics.median(seconds), SECONDS, common),
+        figure(
+            "open the report of 40 runs, median of five", "s", statistics.median(seconds), SECONDS, common
+        ),
         figure("open the report of 40 runs, slowest of five", "s", max(seconds), SECONDS, common),
         figure("make the report of 40 runs, pictures included", "s", made, None, common),
         figure("the page", "MB", size, None, common),

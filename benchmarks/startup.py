@@ -2,8 +2,9 @@
 
     python benchmarks/startup.py
 
-Every command is run in turn with the bare interpreter, nine times; the medians' ratio is reported, for the machine may
-be doing other things. A command with a slip in it counts like any other. Writes benchmarks/results/startup.json.
+Every command is run in turn with the bare interpreter, nine times; the medians' ratio is reported, for the
+machine may be doing other things. A command with a slip in it counts like any other. Writes
+benchmarks/results/startup.json.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Speed of TextCraft on one core: resets and steps. Writes benchmarks/results/textcraft.json.
 
-Steps are measured twice: on the commands agents send (plans with wrong commands between them, mostly seen before) and
-on commands never seen before, where each must be compiled: the same plans, getting and naming ever other counts.
+Steps are measured twice: on the commands agents send (plans with wrong commands between them, mostly seen
+before) and on commands never seen before, where each must be compiled: the same plans, getting and naming
+ever other counts.
 
     PYTHONPATH=src python benchmarks/textcraft.py
 """
@@ -54,7 +55,10 @@ def never_seen(command: str) -> str:
 
 
 def scripts(fresh: bool) -> list[tuple[str, list[str]]]:
-    """(task, commands) of episodes; about half of the commands are invalid. Fresh commands are all different."""
+    """(task, commands) of episodes; about half of the commands are invalid.
+
+    Fresh commands are all different.
+    """
     generator = random.Random(0)
     wrong = ["dance", "get 1 planks", "craft 1 stick using bamboo", "craft 1 torch using 1 coal", "inventory"]
     episodes = []
@@ -98,7 +102,9 @@ def main() -> None:
     figures = [
         entry("reset of a task not seen before", "seconds", reset, RESET_CEILING, RESET_CEILING / reset),
         entry("steps, agent-like commands", "steps/s", usual, STEPS_FLOOR, usual / STEPS_FLOOR),
-        entry("steps, worst case: no command seen before", "steps/s", fresh, STEPS_FLOOR, fresh / STEPS_FLOOR),
+        entry(
+            "steps, worst case: no command seen before", "steps/s", fresh, STEPS_FLOOR, fresh / STEPS_FLOOR
+        ),
     ]
     document = {
         "figures": figures,

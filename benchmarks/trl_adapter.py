@@ -3,8 +3,8 @@
     make bench-trl-adapter
     python benchmarks/trl_adapter.py --learned bipace.json stock.json
 
-Runs in the environment of `make test-engines`. The jobs that learn are the example's; finished ones can be handed over
-as the lines that `examples/trl/textcraft.py` printed.
+Runs in the environment of `make test-engines`. The jobs that learn are the example's; finished ones can be
+handed over as the lines that `examples/trl/textcraft.py` printed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def features(folder: Path) -> list[dict[str, object]]:
     out = []
     old = {"per_device_train_batch_size": 8, "steps_per_generation": 2, "pad_to_multiple_of": 32}
     for name, options in {"a forward of its own": {}, "TRL's forward, padded": old}.items():
-        trainer = make(Watched, folder / "features", suite=easy(), recipe="bipace", steps=SUITE_STEPS, **options)
+        trainer = make(
+            Watched, folder / "features", suite=easy(), recipe="bipace", steps=SUITE_STEPS, **options
+        )
         output = generate(trainer)
         states, worst, size = iter(trainer.found), 0.0, 1.0
         for row, starts in enumerate(trainer.turns):
@@ -105,7 +107,9 @@ def learning(jobs: list[dict[str, Any]]) -> list[dict[str, object]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--learned", nargs="*", type=Path, help="files that end in a line the example printed")
+    parser.add_argument(
+        "--learned", nargs="*", type=Path, help="files that end in a line the example printed"
+    )
     given = parser.parse_args()
     if not list(distributions(name="trl")):
         print("TRL lives in an environment of its own: make bench-trl-adapter")
@@ -123,7 +127,10 @@ def main() -> None:
     document = {
         "figures": figures,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, CPU only",
-        "versions": {"python": platform.python_version(), **{n: version(n) for n in ("trl", "torch", "transformers")}},
+        "versions": {
+            "python": platform.python_version(),
+            **{n: version(n) for n in ("trl", "torch", "transformers")},
+        },
         "date": datetime.now(timezone.utc).date().isoformat(),
         "command": "make bench-trl-adapter",
     }

@@ -2,14 +2,15 @@
 
     OMP_NUM_THREADS=1 python benchmarks/update.py
 
-Peer: a plain padded forward (every block on every token) in micro-batches of 16,384 tokens. Between it and ours: the
+Peer: a plain padded forward (every block on every token) in micro-batches of 16,384 tokens. Between it and
+    ours: the
 same without shared prompts. Processor time, in turns in one process, the least of five. Writes
 benchmarks/results/update.json.
 
     OMP_NUM_THREADS=1 python benchmarks/update.py pieces
 
-The presets with long transcripts instead: long tails attended to in pieces of queries, and in one piece. Writes
-benchmarks/results/update_pieces.json.
+The presets with long transcripts instead: long tails attended to in pieces of queries, and in one piece.
+Writes benchmarks/results/update_pieces.json.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from bipace.rollout.records import TokenSequence
 from bipace.train.config import PRESETS, load_config
 from bipace.train.loop import Run
 
-WAYS = tuple((way, tokens) for way in ("plain", "nothing shared", "shared prompts") for tokens in (16384, 4096, 2048))
+WAYS = tuple(
+    (way, tokens) for way in ("plain", "nothing shared", "shared prompts") for tokens in (16384, 4096, 2048)
+)
 REPEATS = 5
 
 
@@ -52,7 +55,9 @@ def seconds(actor: Actor, sequences: list[TokenSequence], way: str, micro_tokens
     forward = plain if way == "plain" else scoring_forward.states_at
     start = time.process_time()
     with patch.object(packing, "_families", sharing), patch.object(scoring, "states_at", forward):
-        for chosen in packing.micro_batches([s.tokens for s in sequences], [s.spans for s in sequences], micro_tokens):
+        for chosen in packing.micro_batches(
+            [s.tokens for s in sequences], [s.spans for s in sequences], micro_tokens
+        ):
             part = [sequences[i] for i in chosen]
             found = score(actor, [s.tokens for s in part], [s.spans for s in part], layer=None)
             found.logprobs.sum().backward()
@@ -86,7 +91,9 @@ def measure_pieces(preset: str) -> dict[str, object]:
     times: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(REPEATS):
         for pieces, found in times.items():
-            with patch.object(scoring_forward, "LONG_TAIL", scoring_forward.LONG_TAIL if pieces else sys.maxsize):
+            with patch.object(
+                scoring_forward, "LONG_TAIL", scoring_forward.LONG_TAIL if pieces else sys.maxsize
+            ):
                 found.append(seconds(run.actor, sequences, "shared prompts", config.update.micro_tokens))
     value, peer = min(times[True]), min(times[False])
     ratios = [whole / cut for cut, whole in zip(times[True], times[False], strict=True)]

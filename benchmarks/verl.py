@@ -1,7 +1,8 @@
 """The verl plug-in on the CPU: capture error, cost, memory, success before and after. Writes results/verl.json.
 
-Runs in the environment of `make test-engines`. Whole jobs take minutes, so their figures are those of the jobs that the
-tests ran last (8 tasks x 8 episodes a step with one rank; 4 x 4 with two, and in the job that goes on packed):
+Runs in the environment of `make test-engines`. Whole jobs take minutes, so their figures are those of the
+jobs that the tests ran last (8 tasks x 8 episodes a step with one rank; 4 x 4 with two, and in the job that
+goes on packed):
 
     make test-engines && PYTHONPATH=src .venv-verl/bin/python benchmarks/verl.py
 """
@@ -111,7 +112,8 @@ def jobs() -> list[dict[str, object]]:
             entry(f"whole job of {done['steps']} steps: {what}", "seconds", done["seconds"]),
         ]
         found += [
-            entry(f"success after {step} steps: {what}", "share", success) for step, success in done["success"].items()
+            entry(f"success after {step} steps: {what}", "share", success)
+            for step, success in done["success"].items()
         ]
     return found
 

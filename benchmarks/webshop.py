@@ -1,7 +1,7 @@
 """WebShop on one core: steps, search times at two sizes, memory over 100,000 episodes of 1,000 sessions.
 
-Writes benchmarks/results/webshop.json. `--peer` also times tantivy's queries (pip install tantivy), the search engine
-that bm25s was chosen over.
+Writes benchmarks/results/webshop.json. `--peer` also times tantivy's queries (pip install tantivy), the
+search engine that bm25s was chosen over.
 
     PYTHONPATH=src python benchmarks/webshop.py --peer
 """
@@ -138,8 +138,14 @@ def search_figures(suite: WebShopSuite, peer: bool) -> list[dict[str, Any]]:
         entry(f"search, {products:,} products: arrays of the index", "megabytes", index.nbytes / 1e6),
     ]
     if peer:
-        other = query_seconds(queries, tantivy_search([search_text(product) for product in suite.shop.products]))
-        figures[0] |= {"peer": f"tantivy {version('tantivy')}", "peer_value": other, "peer_ratio": other / seconds}
+        other = query_seconds(
+            queries, tantivy_search([search_text(product) for product in suite.shop.products])
+        )
+        figures[0] |= {
+            "peer": f"tantivy {version('tantivy')}",
+            "peer_value": other,
+            "peer_ratio": other / seconds,
+        }
     return figures
 
 
@@ -162,7 +168,8 @@ def main() -> None:
         entry(f"memory, {SESSIONS:,} sessions, after {EPISODES // 10:,} episodes", "megabytes", early),
         entry(f"memory, {SESSIONS:,} sessions, after {EPISODES:,} episodes", "megabytes", late),
     ]
-    # Files and index are made by another process: what it frees would otherwise hide what the shop takes here.
+    # Files and index are made by another process: what it frees would otherwise hide what the shop takes
+    # here.
     prepare = "from bipace.envs.webshop import generated_suite; generated_suite(100_000)"
     subprocess.run([sys.executable, "-c", prepare], check=True)
     before = resident_megabytes()
@@ -170,7 +177,9 @@ def main() -> None:
     large = generated_suite(100_000)
     opened = time.perf_counter() - start
     figures.append(entry("opening the shop of 100,000 products, files and index there", "seconds", opened))
-    figures.append(entry("memory of the shop of 100,000 products", "megabytes", resident_megabytes() - before))
+    figures.append(
+        entry("memory of the shop of 100,000 products", "megabytes", resident_megabytes() - before)
+    )
     figures += search_figures(large, peer)
     document = {
         "figures": figures,

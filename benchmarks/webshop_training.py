@@ -46,7 +46,8 @@ def report(folder: Path) -> dict[str, Any]:
         "data": summary["data"],
         "provenance": summary["provenance"],
         "panels": {
-            name: _panel(values) | {"gain_ci95": _gain(folder, name)} for name, values in summary["panels"].items()
+            name: _panel(values) | {"gain_ci95": _gain(folder, name)}
+            for name, values in summary["panels"].items()
         },
         "curve": curve,
         "training_score": [round(m["episode/reward_mean"], 3) for m in trained],
@@ -86,7 +87,9 @@ def _panel(values: dict[str, Any]) -> dict[str, Any]:
 def _gain(folder: Path, panel: str) -> list[float] | None:
     """95 % interval of the gain in points, from the differences goal by goal."""
     files = sorted((folder / "validation").glob(f"iteration-*.{panel}.jsonl"))
-    before, after = ([json.loads(line) for line in path.read_text().splitlines()] for path in (files[0], files[-1]))
+    before, after = (
+        [json.loads(line) for line in path.read_text().splitlines()] for path in (files[0], files[-1])
+    )
     return score_interval([100 * (b["score"] - a["score"]) for a, b in zip(before, after, strict=True)])
 
 

@@ -3,8 +3,8 @@
     python examples/one_file.py              # BiPACE
     python examples/one_file.py grpo         # or any other recipe
 
-Read it top to bottom; it is the whole method at toy size: roll out groups of episodes, build the table of steps, give
-every step an advantage, move the policy. The trainer does the same with a language model.
+Read it top to bottom; it is the whole method at toy size: roll out groups of episodes, build the table of
+steps, give every step an advantage, move the policy. The trainer does the same with a language model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ def play(policy: np.ndarray, task: int, rng: np.random.Generator) -> list[dict]:
     for _ in range(HORIZON):
         state = (task * LENGTH + place) * 2 + key
         action = rng.choice(len(ACTIONS), p=softmax(policy[state]))
-        step = {"state": state, "observation": f"cell {place}{', with key' if key else ''}", "action": int(action)}
+        step = {
+            "state": state,
+            "observation": f"cell {place}{', with key' if key else ''}",
+            "action": int(action),
+        }
         if ACTIONS[action] == "take":
             key = key or place == task
         else:
@@ -59,7 +63,9 @@ def main(name: str = "bipace") -> float:
     success: list[float] = []
     for iteration in range(DRAWS):
         episodes = [(task, play(policy, task, rng)) for task in range(TASKS) for _ in range(GROUP)]
-        flat = [(task, i, t, step) for i, (task, steps) in enumerate(episodes) for t, step in enumerate(steps)]
+        flat = [
+            (task, i, t, step) for i, (task, steps) in enumerate(episodes) for t, step in enumerate(steps)
+        ]
         states = np.array([step["state"] for *_, step in flat])
         rows = bipace.build_batch(
             task=[task for task, *_ in flat],
@@ -78,7 +84,11 @@ def main(name: str = "bipace") -> float:
         success.append(float(np.mean([steps[-1]["reward"] > 0 for _, steps in episodes])))
         if iteration % 5 == 4:
             seen = bipace.credit_diagnostics(rows.batch, found)
-            lone = f", lone clusters {seen['cluster/singleton_rate']:.0%}" if "cluster/singleton_rate" in seen else ""
+            lone = (
+                f", lone clusters {seen['cluster/singleton_rate']:.0%}"
+                if "cluster/singleton_rate" in seen
+                else ""
+            )
             print(f"iteration {iteration + 1:3d}  success {np.mean(success[-5:]):.0%}{lone}")
     return float(np.mean(success[-5:]))
 

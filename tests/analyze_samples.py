@@ -19,7 +19,11 @@ def user(text: Any) -> dict[str, Any]:
 
 
 def call(name: str, identity: str = "c1", **arguments: Any) -> dict[str, Any]:
-    return {"id": identity, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+    return {
+        "id": identity,
+        "type": "function",
+        "function": {"name": name, "arguments": json.dumps(arguments)},
+    }
 
 
 def heard(text: str, identity: str = "c1") -> dict[str, Any]:
@@ -62,7 +66,10 @@ def inspect_sample(identity: int, epoch: int, value: Any, **more: Any) -> dict[s
     messages = [
         {"role": "system", "content": "attachment://abc"},
         {**user("2+2?"), "source": "input"},
-        {**said("", source="generate"), "tool_calls": [{"id": "t", "function": "add", "arguments": {"a": 2, "b": 2}}]},
+        {
+            **said("", source="generate"),
+            "tool_calls": [{"id": "t", "function": "add", "arguments": {"a": 2, "b": 2}}],
+        },
         {"role": "tool", "tool_call_id": "t", "function": "add", "content": "4"},
         said("4", source="generate"),
     ]
@@ -204,7 +211,11 @@ OPENHANDS_V0: list[dict[str, Any]] = [
 
 
 def v1_action(identity: str, response: str, command: str) -> dict[str, Any]:
-    tool = {"id": f"call-{identity}", "name": "terminal", "arguments": json.dumps({"command": command, "risk": "LOW"})}
+    tool = {
+        "id": f"call-{identity}",
+        "name": "terminal",
+        "arguments": json.dumps({"command": command, "risk": "LOW"}),
+    }
     return {
         "kind": "ActionEvent", "id": identity, "source": "agent", "llm_response_id": response,
         "thought": [{"type": "text", "text": "I run."}], "action": {"command": command, "kind": "TerminalAction"},
@@ -289,7 +300,9 @@ def langfuse(trace: str, score: float, **more: Any) -> dict[str, Any]:
     first = [user("Where is the mug?")]
     asked = said("", tool_calls=[call("look")])
     observations = [
-        generation(trace, 2, [*first, asked, heard("On the desk.")], {"role": "assistant", "content": "On the desk."}),
+        generation(
+            trace, 2, [*first, asked, heard("On the desk.")], {"role": "assistant", "content": "On the desk."}
+        ),
         generation(trace, 1, first, asked),
         {"id": f"{trace}-tool", "traceId": trace, "type": "SPAN", "name": "look", "startTime": "10:01:30"},
     ]
@@ -298,7 +311,9 @@ def langfuse(trace: str, score: float, **more: Any) -> dict[str, Any]:
             "observations": observations, "scores": scores, **more}  # fmt: skip
 
 
-def span(trace: str, identity: str, parent: str | None, kind: str, start: str, **attributes: Any) -> dict[str, Any]:
+def span(
+    trace: str, identity: str, parent: str | None, kind: str, start: str, **attributes: Any
+) -> dict[str, Any]:
     return {"name": kind.lower(), "context": {"trace_id": trace, "span_id": identity}, "parent_id": parent,
             "start_time": start, "status_code": "OK",
             "attributes": {"openinference.span.kind": kind, **attributes}}  # fmt: skip
@@ -333,7 +348,11 @@ CLAUDE_CODE = [
     {"type": "summary", "summary": "A mug", "leafUuid": "u9"},
     line("user", 1, user("Where is the mug?")),
     line("assistant", 2, {"id": "m1", **said([{"type": "thinking", "thinking": "Hm."}])}),
-    line("assistant", 3, {"id": "m1", **said([{"type": "tool_use", "id": "t1", "name": "Task", "input": {"p": 1}}])}),
+    line(
+        "assistant",
+        3,
+        {"id": "m1", **said([{"type": "tool_use", "id": "t1", "name": "Task", "input": {"p": 1}}])},
+    ),
     line("user", 4, user("Look at the desk."), isSidechain=True),
     line("assistant", 5, {"id": "m2", **said([{"type": "text", "text": "A mug."}])}, isSidechain=True),
     line("user", 6, user([{"type": "tool_result", "tool_use_id": "t1", "content": "A mug."}])),

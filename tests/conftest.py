@@ -45,7 +45,9 @@ def make_folder(path, kind, **other):
         **other,
     }
     torch.manual_seed(0)
-    model = Qwen2ForCausalLM(Qwen2Config(**shape)) if kind == "qwen2" else LlamaForCausalLM(LlamaConfig(**shape))
+    model = (
+        Qwen2ForCausalLM(Qwen2Config(**shape)) if kind == "qwen2" else LlamaForCausalLM(LlamaConfig(**shape))
+    )
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
     return path

@@ -19,7 +19,9 @@ def archive(split: str) -> Path:
         path = base / "data" / "alfworld" / f"alfworld_{split}.tar.xz"
         if path.is_file():
             return path
-    return pytest.skip(f"the official ALFWorld games are not here (alfworld_{split}.tar.xz under BIPACE_SHARED)")
+    return pytest.skip(
+        f"the official ALFWorld games are not here (alfworld_{split}.tar.xz under BIPACE_SHARED)"
+    )
 
 
 def extract(split: str, folder: Path) -> Path:

@@ -13,7 +13,8 @@ from fractions import Fraction
 TOLERANCE = 1e-6
 
 
-# ---- arithmetic ----------------------------------------------------------------------------------------------------
+# ---- arithmetic
+# ----------------------------------------------------------------------------------------------------
 
 
 def mean(values):
@@ -29,7 +30,8 @@ def deviation(values, ddof):
     return math.sqrt(float(sum((v - centre) ** 2 for v in exact) / (len(exact) - ddof)))
 
 
-# ---- returns -------------------------------------------------------------------------------------------------------
+# ---- returns
+# -------------------------------------------------------------------------------------------------------
 
 
 def same_trajectory(a, b):
@@ -54,7 +56,8 @@ def return_to_go(rows, gamma=0.95):
     return out
 
 
-# ---- action keys ---------------------------------------------------------------------------------------------------
+# ---- action keys
+# ---------------------------------------------------------------------------------------------------
 
 
 def action_tag(response):
@@ -126,7 +129,8 @@ def first_n(tokens, n=8):
     return tuple(key)
 
 
-# ---- clusterings: a list of labels, equal label = peers ------------------------------------------------------------
+# ---- clusterings: a list of labels, equal label = peers
+# ------------------------------------------------------------
 
 
 def visit_order(rows):
@@ -146,7 +150,9 @@ def history(rows, row, k):
     if row["t"] < k - 1:
         return None
     wanted = range(row["t"] - k + 1, row["t"] + 1)
-    return tuple(next(r["observation"] for r in rows if same_trajectory(r, row) and r["t"] == t) for t in wanted)
+    return tuple(
+        next(r["observation"] for r in rows if same_trajectory(r, row) and r["t"] == t) for t in wanted
+    )
 
 
 def by_history(rows, k=1):
@@ -188,9 +194,9 @@ def cosine_distance(u, v):
 def greedy_cosine(vectors, eps, centroid="mean"):
     """Labels of one prompt group's vectors in visit order.
 
-    Join the nearest centroid if its distance is at most eps (tolerance 1e-6), else open a cluster. Distances less
-    than the tolerance apart are a tie, which the oldest cluster wins. Centroid: the members' mean scaled to length 1,
-    or the first member.
+    Join the nearest centroid if its distance is at most eps (tolerance 1e-6), else open a cluster. Distances
+    less than the tolerance apart are a tie, which the oldest cluster wins. Centroid: the members' mean scaled
+    to length 1, or the first member.
     """
     labels, members = [], []
     for vector in vectors:
@@ -236,4 +242,6 @@ def ngram_vector(text, n=3, width=1024):
 
 
 def by_ngrams(rows, eps=0.1, n=3, centroid="mean"):
-    return by_features([{**row, "feature": ngram_vector(row["observation"], n)} for row in rows], eps, centroid)
+    return by_features(
+        [{**row, "feature": ngram_vector(row["observation"], n)} for row in rows], eps, centroid
+    )

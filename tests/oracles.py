@@ -1,15 +1,15 @@
 """Independent oracles: every estimator once more, as plain loops over lists of dicts.
 
-Nothing here imports bipace or numpy; returns and clusterings are in `oracle_parts.py`. A row is a dict with the keys
-task, trajectory, t, reward, observation (text), action (any hashable), where features are clustered feature (a list of
-numbers), and, if it was punished, penalty.
-Every estimator returns a list of floats in row order and takes the same options as the recipe of the same name.
-Quadratic on purpose: each definition is read off the row it is about. Means and variances are taken in exact
-rationals, so that an oracle adds no rounding of its own and "equal" means equal.
+Nothing here imports bipace or numpy; returns and clusterings are in `oracle_parts.py`. A row is a dict with
+the keys task, trajectory, t, reward, observation (text), action (any hashable), where features are clustered
+feature (a list of numbers), and, if it was punished, penalty. Every estimator returns a list of floats in row
+order and takes the same options as the recipe of the same name. Quadratic on purpose: each definition is read
+off the row it is about. Means and variances are taken in exact rationals, so that an oracle adds no rounding
+of its own and "equal" means equal.
 
-Convention "paper": statistics over trajectories, and a penalty is taken off its own row's advantage at the end.
-Convention "verl_agent": trajectory statistics over step rows, a group of one row keeps its raw value, and a penalty
-is taken off its own row's returns, after discounting and before any statistic.
+Convention "paper": statistics over trajectories, and a penalty is taken off its own row's advantage at the
+end. Convention "verl_agent": trajectory statistics over step rows, a group of one row keeps its raw value,
+and a penalty is taken off its own row's returns, after discounting and before any statistic.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from oracle_parts import (
 DELTA = 1e-6
 
 
-# ---- terms ---------------------------------------------------------------------------------------------------------
+# ---- terms
+# ---------------------------------------------------------------------------------------------------------
 
 
 def penalty(row, convention, where):
@@ -79,8 +80,10 @@ def step_term(
 ):  # fmt: skip
     """One row's return-to-go (or its action's mean) against its cluster; a singleton cluster gives 0.
 
-    style: "mean" R_i - mean_C; "q_style" mean_{C=} - mean_C; "diff_peer" R_i - mean_{C!=}, 0 where C!= is empty.
-    leave_out "trajectory": mean_C is taken over the other trajectories' rows, and a cluster without any gives 0.
+    style: "mean" R_i - mean_C; "q_style" mean_{C=} - mean_C; "diff_peer" R_i - mean_{C!=}, 0 where C!= is
+        empty.
+    leave_out "trajectory": mean_C is taken over the other trajectories' rows, and a cluster without any gives
+    0.
     """
     returns = return_to_go(rows, gamma)
     returns = [value - penalty(row, convention, "return") for value, row in zip(returns, rows, strict=True)]
@@ -137,7 +140,8 @@ DIVIDED = ("mean_std_norm", "mean_std_norm")
 RECENTRED = ("mean_std_norm", "mean_norm")
 
 
-# ---- estimators ----------------------------------------------------------------------------------------------------
+# ---- estimators
+# ----------------------------------------------------------------------------------------------------
 
 
 def grpo(rows, convention="paper"):
@@ -174,11 +178,14 @@ def hgpo(
 ):
     """Weighted mean over k of the step terms of equal last-k observations; exact zeros are left out of it.
 
-    The base group is the trajectory term (GRPO's, its own return and sample deviation) as one more entry, with k = 0.
+    The base group is the trajectory term (GRPO's, its own return and sample deviation) as one more entry,
+    with k = 0.
     """
     values = []
     for k in range(1, history + 2):
-        values.append((k, step_term(rows, by_history(rows, k), "mean", gamma, mode, ddof=0, convention=convention)))
+        values.append(
+            (k, step_term(rows, by_history(rows, k), "mean", gamma, mode, ddof=0, convention=convention))
+        )
     if base_group:
         values.append((0, trajectory_term(rows, divide=mode == "mean_std_norm", convention=convention)))
     out = []
@@ -215,7 +222,9 @@ def bipace(
 ):  # fmt: skip
     episode, local = both(mode, trajectory_mode, step_mode, RECENTRED)
     labels = local_clusters(rows, clusters, eps, centroid)
-    step = step_term(rows, labels, "q_style", gamma, local, fallback, convention=convention, leave_out=leave_out)
+    step = step_term(
+        rows, labels, "q_style", gamma, local, fallback, convention=convention, leave_out=leave_out
+    )
     return joined(rows, step, w, episode, convention)
 
 
@@ -226,7 +235,8 @@ def pooled(
     """V = (sum_C R + k m) / (n + k) and Q = (sum_{C=} R + k_action V) / (n_a + k_action), m the group's mean."""
     labels = local_clusters(rows, clusters, eps, centroid)
     values = [
-        value - penalty(row, convention, "return") for value, row in zip(return_to_go(rows, gamma), rows, strict=True)
+        value - penalty(row, convention, "return")
+        for value, row in zip(return_to_go(rows, gamma), rows, strict=True)
     ]
     out = []
     for i, row in enumerate(rows):
@@ -244,7 +254,11 @@ PSEUDO = [2.0**power for power in range(-4, 7)]
 
 def left_out(rows, values, labels, i):
     """Returns of the members of row i's segment that belong to other trajectories."""
-    return [values[j] for j in range(len(rows)) if labels[j] == labels[i] and not same_trajectory(rows[j], rows[i])]
+    return [
+        values[j]
+        for j in range(len(rows))
+        if labels[j] == labels[i] and not same_trajectory(rows[j], rows[i])
+    ]
 
 
 def foretelling_chain(rows, values, levels):
@@ -257,7 +271,8 @@ def foretelling_chain(rows, values, levels):
     for labels in levels:
         beside = [left_out(rows, values, labels, i) for i in range(len(rows))]
         predictions = [
-            [(math.fsum(b) + k * p) / (len(b) + k) for b, p in zip(beside, prior, strict=True)] for k in PSEUDO
+            [(math.fsum(b) + k * p) / (len(b) + k) for b, p in zip(beside, prior, strict=True)]
+            for k in PSEUDO
         ]
         errors = [math.fsum((values[i] - p[i]) ** 2 for i in judged) for p in predictions]
         best = next(n for n, error in enumerate(errors) if error <= min(errors) * (1 + 1e-12))
@@ -271,7 +286,8 @@ def multiscale(
     trajectory_mode="mean_std_norm", centroid="mean", convention="paper",
 ):  # fmt: skip
     values = [
-        value - penalty(row, convention, "return") for value, row in zip(return_to_go(rows, gamma), rows, strict=True)
+        value - penalty(row, convention, "return")
+        for value, row in zip(return_to_go(rows, gamma), rows, strict=True)
     ]
     levels = []
     for eps in radii:
@@ -291,7 +307,9 @@ def multiscale(
         for labels, pseudo in zip(levels, chain, strict=True):
             members = [j for j in group if labels[j] == labels[i]]
             v = (math.fsum(values[j] for j in members) + pseudo * v) / (len(members) + pseudo)
-        same = [values[j] for j in group if levels[-1][j] == levels[-1][i] and rows[j]["action"] == row["action"]]
+        same = [
+            values[j] for j in group if levels[-1][j] == levels[-1][i] and rows[j]["action"] == row["action"]
+        ]
         q = (math.fsum(same) + k_action * v) / (len(same) + k_action)
         out.append(w * (q - v))
     if trajectory:
@@ -300,4 +318,6 @@ def multiscale(
     return charged(rows, out, convention)
 
 
-ESTIMATORS = {f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace, pooled, multiscale)}
+ESTIMATORS = {
+    f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace, pooled, multiscale)
+}

@@ -44,14 +44,19 @@ def write_run(folder: Path, *, seed=0, rise=0.3, iterations=20, every=5, config=
         lines.append(line)
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "last").mkdir()
-    state = {"iteration": iterations, "validations": {"demo-panel": history, "heldout-panel": {"0": {"n": 128}}}}
+    state = {
+        "iteration": iterations,
+        "validations": {"demo-panel": history, "heldout-panel": {"0": {"n": 128}}},
+    }
     (folder / "last" / "trainer_state.json").write_text(json.dumps(state))
     if episodes is not None:
         (folder / "rollouts.jsonl").write_text("".join(json.dumps(e) + "\n" for e in episodes))
     return folder
 
 
-def write_study(folder: Path, methods, seeds, *, environments=("textcraft",), baseline=None, thresholds=(), **options):
+def write_study(
+    folder: Path, methods, seeds, *, environments=("textcraft",), baseline=None, thresholds=(), **options
+):
     """A study folder; methods maps a name to its rise."""
     runs = [
         {"folder": f"{e}/{i}/seed-{seed}", "environment": e, "method": name, "seed": seed}

@@ -1,6 +1,7 @@
 """Tables of steps as hypothesis draws them: every ugly shape an estimator must survive.
 
-`step_tables()` draws lists of row dicts as `oracles` reads them; `to_batch` makes the same table a `StepBatch`.
+`step_tables()` draws lists of row dicts as `oracles` reads them; `to_batch` makes the same table a
+`StepBatch`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ EPS = 0.1
 EXACT_GAMMAS = (0.0, 0.5, 1.0)
 """Discounts under which the drawn returns are exact in float64.
 
-HGPO drops entries that are exactly 0, so a mean off by one unit in the last place changes its weights for real. Rewards
-are quarters; with these discounts both sides agree on what is 0.
+HGPO drops entries that are exactly 0, so a mean off by one unit in the last place changes its weights for
+real. Rewards are quarters; with these discounts both sides agree on what is 0.
 """
 
 TEXTS = (
@@ -99,7 +100,10 @@ def step_tables(draw, max_tasks=3, max_group=4, max_steps=5, penalties=False):
 
 
 def to_batch(rows):
-    """The same table as arrays, row for row. Task and trajectory numbers are kept: they decide the visit order."""
+    """The same table as arrays, row for row.
+
+    Task and trajectory numbers are kept: they decide the visit order.
+    """
     columns = {name: [row[name] for row in rows] for name in ("task", "trajectory", "t", "reward")}
     observation, texts = label([row["observation"] for row in rows])
     last = {(row["trajectory"], row["t"]) for row in rows}

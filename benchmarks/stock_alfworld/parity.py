@@ -3,10 +3,10 @@
     make parity-alfworld          (or, in an environment with requirements-alfworld.lock:)
     PYTHONPATH=src python benchmarks/stock_alfworld/parity.py
 
-Plays official games of all families and splits and generated games (new and older text form) on both sides: the
-expert's walkthrough, then random commands with some that do not apply. After every step the observation, the whole
-admissible list in order, reward, won and done must be equal. Writes benchmarks/results/alfworld_parity.json; the exit
-status is 1 when anything differed.
+Plays official games of all families and splits and generated games (new and older text form) on both sides:
+the expert's walkthrough, then random commands with some that do not apply. After every step the observation,
+the whole admissible list in order, reward, won and done must be equal. Writes
+benchmarks/results/alfworld_parity.json; the exit status is 1 when anything differed.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ def next_command(admissible: list[str], rng: random.Random) -> str:
     return rng.choice([command for command in admissible if command.split()[0] == verb])
 
 
-def episodes(stock: Any, ours: AlfworldGame, walkthrough: list[str], steps: int, rng: random.Random) -> Iterator[tuple]:
+def episodes(
+    stock: Any, ours: AlfworldGame, walkthrough: list[str], steps: int, rng: random.Random
+) -> Iterator[tuple]:
     """Pairs (stock's turn, our turn) of an expert and a random episode."""
     for script in (walkthrough, None):
         state = stock.reset()
@@ -88,9 +90,19 @@ def episodes(stock: Any, ours: AlfworldGame, walkthrough: list[str], steps: int,
         for i in range(len(script) if script is not None else steps):
             command = script[i] if script is not None else next_command(theirs[1], rng)
             state, reward, done = stock.step(command)
-            theirs = (state.feedback, list(state["admissible_commands"]), reward, bool(state["won"]), bool(done))
+            theirs = (
+                state.feedback,
+                list(state["admissible_commands"]),
+                reward,
+                bool(state["won"]),
+                bool(done),
+            )
             observation, our_reward, our_done, _, info = ours.step(command)
-            yield command, theirs, (observation, info["admissible_commands"], our_reward, info["won"], our_done)
+            yield (
+                command,
+                theirs,
+                (observation, info["admissible_commands"], our_reward, info["won"], our_done),
+            )
 
 
 def compare(path: Path, steps: int, seed: int) -> tuple[int, list[str]]:
@@ -117,7 +129,11 @@ def main() -> int:
     parser.add_argument("--exact", action="store_true", help="the stock stack as it is, twenty times slower")
     # Taken now: the stock stack's translator overwrites sys.argv.
     given = sys.argv[1:]
-    command = "make parity-alfworld" if not given else " ".join(["python benchmarks/stock_alfworld/parity.py", *given])
+    command = (
+        "make parity-alfworld"
+        if not given
+        else " ".join(["python benchmarks/stock_alfworld/parity.py", *given])
+    )
     options = parser.parse_args()
     if not options.exact:
         remember_pure_parts()
@@ -142,7 +158,10 @@ def main() -> int:
             differences += found
     for line in differences[:5]:
         print(line)
-    print(f"games {counts['official']} official + {counts['generated']} generated, turns {counts['turns']}, ", end="")
+    print(
+        f"games {counts['official']} official + {counts['generated']} generated, turns {counts['turns']}, ",
+        end="",
+    )
     print(f"differences {len(differences)}, {time.monotonic() - begin:.0f} s")
     result = {
         "figure": "turns that differ from the stock stack (observation, admissible list, reward, won, done)",

@@ -1,6 +1,7 @@
 """Record what the stock stack answers, as commands and digests, for the tests that run without it.
 
-    PYTHONPATH=src python benchmarks/stock_alfworld/record.py     (in an environment with requirements-alfworld.lock)
+    PYTHONPATH=src python benchmarks/stock_alfworld/record.py     (in an environment with
+    requirements-alfworld.lock)
 
 Writes tests/golden/alfworld_generated.json and tests/golden/alfworld_official.json. A digest covers one turn:
 observation, admissible commands in order, reward, won, done. No text of a game is stored.
@@ -40,12 +41,20 @@ def transcript(path: Path, seed: str) -> list[dict[str, list[str]]]:
         commands: list[str] = []
         digests = [digest((state.feedback, list(state["admissible_commands"]), 0, bool(state["won"]), False))]
         for i in range(len(script) if script is not None else STEPS):
-            command = script[i] if script is not None else next_command(list(state["admissible_commands"]), rng)
+            command = (
+                script[i] if script is not None else next_command(list(state["admissible_commands"]), rng)
+            )
             state, reward, done = stock.step(command)
             commands.append(command)
             digests.append(
                 digest(
-                    (state.feedback, list(state["admissible_commands"]), int(reward), bool(state["won"]), bool(done))
+                    (
+                        state.feedback,
+                        list(state["admissible_commands"]),
+                        int(reward),
+                        bool(state["won"]),
+                        bool(done),
+                    )
                 )
             )
         episodes.append({"commands": commands, "digests": digests})

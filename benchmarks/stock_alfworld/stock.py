@@ -32,9 +32,10 @@ def make_stock() -> Any:
 def remember_pure_parts() -> None:
     """Make the stock stack about twenty times faster without touching what it does: remember its pure functions.
 
-    Parsed grammar strings and queries, and the translation of a problem, depend on their text alone; names, variables
-    and placeholders are never changed and need no deep copy. The second translation of each problem serves only
-    replanning, which is not used here. `--exact` in the parity benchmark runs without any of this.
+    Parsed grammar strings and queries, and the translation of a problem, depend on their text alone; names,
+    variables and placeholders are never changed and need no deep copy. The second translation of each problem
+    serves only replanning, which is not used here. `--exact` in the parity benchmark runs without any of
+    this.
     """
     import fast_downward
     import textworld.envs.pddl.textgen as textgen
@@ -52,7 +53,9 @@ def remember_pure_parts() -> None:
 
     translate = lru_cache(maxsize=1)(fast_downward.pddl2sas)
     textgen._parse_and_convert = parse_once
-    logic.Rule.parse_conjunctive_query = staticmethod(lru_cache(maxsize=None)(logic.Rule.parse_conjunctive_query))
+    logic.Rule.parse_conjunctive_query = staticmethod(
+        lru_cache(maxsize=None)(logic.Rule.parse_conjunctive_query)
+    )
     fast_downward.pddl2sas = lambda domain, problem, **_options: translate(domain, problem)
     for kind in (EntityInfo, logic.Variable, logic.Placeholder):
         kind.__deepcopy__ = lambda self, _memo: self
@@ -69,9 +72,13 @@ def official_games(scratch: Path) -> dict[str, list[Path]]:
     if folder is None:
         shared = Path(os.environ.get("BIPACE_SHARED") or ROOT.parent / "shared")
         candidates = [shared, *(parent / "shared" for parent in ROOT.parents)]
-        archives = [path for base in candidates for path in sorted((base / "data" / "alfworld").glob("*.tar.xz"))]
+        archives = [
+            path for base in candidates for path in sorted((base / "data" / "alfworld").glob("*.tar.xz"))
+        ]
         if not archives:
-            raise FileNotFoundError("no official games: set ALFWORLD_DATA (alfworld-download) or BIPACE_SHARED")
+            raise FileNotFoundError(
+                "no official games: set ALFWORLD_DATA (alfworld-download) or BIPACE_SHARED"
+            )
         for archive in archives:
             with tarfile.open(archive) as tar:
                 tar.extractall(scratch, filter="data")
@@ -83,8 +90,15 @@ def machine() -> dict[str, Any]:
     """What a result was measured on."""
     import platform
 
-    model = next((x.split(":")[1].strip() for x in _cpu_lines() if x.startswith("model name")), platform.processor())
-    return {"cpu": model, "cores": os.cpu_count(), "system": platform.system(), "python": platform.python_version()}
+    model = next(
+        (x.split(":")[1].strip() for x in _cpu_lines() if x.startswith("model name")), platform.processor()
+    )
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
 
 
 def _cpu_lines() -> list[str]:

@@ -3,8 +3,9 @@
     python -m pip download --no-deps alfworld==0.4.2 && unzip -q alfworld-0.4.2-*.whl -d wheel
     python benchmarks/stock_alfworld/tables.py wheel
 
-The tables are facts read from the wheel's data: which rooms there are, with their receptacles and classes of objects,
-what a receptacle can hold, and what can be done to an object. `constants.py` is read as literals, never executed.
+The tables are facts read from the wheel's data: which rooms there are, with their receptacles and classes of
+objects, what a receptacle can hold, and what can be done to an object. `constants.py` is read as literals,
+never executed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ MOVABLE = {"Bowl", "Box", "Cup", "Mug", "Pan", "Plate", "Pot"}
 # Listed with what they hang on, but never picked up in the games.
 FIXED = {"PaperTowel", "ToiletPaperRoll"}
 LAMPS = ("DeskLamp", "FloorLamp")
-# Scenes of the benchmark's unseen split, beside its test scenes (1-6 of each kind): kept out of training rooms.
+# Scenes of the benchmark's unseen split, beside its test scenes (1-6 of each kind): kept out of training
+# rooms.
 HELD_OUT = {10, 219, 308, 424}
 
 

@@ -2,10 +2,11 @@
 
     OMP_NUM_THREADS=1 .venv-trl/bin/python benchmarks/stock_trl/throughput.py
 
-16 TextCraft tasks x 8 completions of exactly 64 tokens, then one optimizer step over all of them by GRPO. One turn an
-episode: with more turns TRL encodes the growing context anew, so this is the case that suits it best. TRL runs with
-transformers' generation (vLLM needs a GPU), float32, no gradient checkpointing, no reference model, no logging, and the
-fastest of several micro-batch sizes; both sides skip the first step. Writes benchmarks/results/trl.json.
+16 TextCraft tasks x 8 completions of exactly 64 tokens, then one optimizer step over all of them by GRPO. One
+turn an episode: with more turns TRL encodes the growing context anew, so this is the case that suits it best.
+TRL runs with transformers' generation (vLLM needs a GPU), float32, no gradient checkpointing, no reference
+model, no logging, and the fastest of several micro-batch sizes; both sides skip the first step. Writes
+benchmarks/results/trl.json.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ class OneTurnSuite:
     max_steps: int = 1
     instructions: str = ""
     splits: Mapping[str, Sequence[str]] = field(
-        default_factory=lambda: {"train": suite().splits["train"][:TASKS], "panel": suite().splits["train"][:TASKS]}
+        default_factory=lambda: {
+            "train": suite().splits["train"][:TASKS],
+            "panel": suite().splits["train"][:TASKS],
+        }
     )
 
     def make(self) -> OneTurn:

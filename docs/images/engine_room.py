@@ -19,7 +19,9 @@ NEW = ((1, 3), (2, 1), (4, 1))  # of which the last forward wrote so many
 CELL = 17
 
 
-def text(x: float, y: float, words: str, size: int = 14, weight: str = "normal", anchor: str = "start") -> str:
+def text(
+    x: float, y: float, words: str, size: int = 14, weight: str = "normal", anchor: str = "start"
+) -> str:
     return f'<text x="{x}" y="{y}" font-size="{size}" font-weight="{weight}" text-anchor="{anchor}">{words}</text>'
 
 
@@ -43,7 +45,9 @@ def box(x: float, y: float, width: float, height: float, title: str, lines: tupl
 
 def arrow(*points: tuple[float, float]) -> str:
     path = " ".join(f"{x},{y}" for x, y in points)
-    return f'<polyline points="{path}" fill="none" stroke="#333333" stroke-width="1.6" marker-end="url(#tip)"/>'
+    return (
+        f'<polyline points="{path}" fill="none" stroke="#333333" stroke-width="1.6" marker-end="url(#tip)"/>'
+    )
 
 
 def caches() -> str:

@@ -2,9 +2,9 @@
 
     python examples/trl/textcraft.py --recipe bipace
 
-A policy that begins at about half the episodes of eight goals is trained for a few generation batches; success is
-measured before and after on recipe lists that it was not trained on. `--recipe stock` runs TRL's GRPOTrainer with the
-same arguments. Needs bipace[trl]; a CPU is enough.
+A policy that begins at about half the episodes of eight goals is trained for a few generation batches;
+success is measured before and after on recipe lists that it was not trained on. `--recipe stock` runs TRL's
+GRPOTrainer with the same arguments. Needs bipace[trl]; a CPU is enough.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 `import bipace` needs numpy alone. The core in three lines:
 
-    rows = bipace.build_batch(task=..., trajectory=..., t=..., reward=..., observation=..., action=..., features=...)
-    found = bipace.advantages(rows.batch, bipace.recipe("bipace", eps=0.1))
-    per_row = rows.scatter(found.values)
+    rows = bipace.build_batch(task=..., trajectory=..., t=..., reward=..., observation=..., action=...,
+    features=...) found = bipace.advantages(rows.batch, bipace.recipe("bipace", eps=0.1)) per_row =
+    rows.scatter(found.values)
 """
 
 from bipace import waiting as _waiting  # noqa: F401  (first: before anything can import torch)

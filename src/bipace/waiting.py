@@ -1,8 +1,8 @@
 """How threads wait for work: asleep. Set before torch is imported, which reads it once.
 
-By default OpenMP's threads spin between two pieces of work. On a machine that does anything else, a spinning thread
-takes the core that the thread it waits for would need: two of them made an iteration ten times as long as one. Asleep,
-they cost a few microseconds a wake-up. What the user has set in OMP_WAIT_POLICY stays.
+By default OpenMP's threads spin between two pieces of work. On a machine that does anything else, a spinning
+thread takes the core that the thread it waits for would need: two of them made an iteration ten times as long
+as one. Asleep, they cost a few microseconds a wake-up. What the user has set in OMP_WAIT_POLICY stays.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@
             ...  # put the steps into a batch of your engine, run your adapter, read the tokens' values back
             return values, metrics
 
-`credit` gets model calls as `EngineStep`s, in the order in which the engine's batch must hold them, and their features
-[N, D]. It returns one value a call, in that order, as the engine's loss would see it (an adapter whose engine holds
-tokens checks that the value stands on every token the call wrote and that all others have 0), and the metrics. The
-expected numbers come from the core by another way than `bipace.integrations.common`.
+`credit` gets model calls as `EngineStep`s, in the order in which the engine's batch must hold them, and their
+features [N, D]. It returns one value a call, in that order, as the engine's loss would see it (an adapter
+whose engine holds tokens checks that the value stands on every token the call wrote and that all others have
+0), and the metrics. The expected numbers come from the core by another way than `bipace.integrations.common`.
 
 `lacks` names what the engine has no notion of, with the reason; those tests are then skipped with it.
 """
@@ -129,7 +129,9 @@ class Conformance:
         for method in (CLOSEST, ("grpo", {})):
             found = self.values(lone, features, method)
             self.same(found, lone, features, method)
-            alone = [v + self.penalty * (not s.parsed) for v, s in zip(found, lone, strict=True) if s.group == "g1"]
+            alone = [
+                v + self.penalty * (not s.parsed) for v, s in zip(found, lone, strict=True) if s.group == "g1"
+            ]
             if method[0] == "grpo":
                 assert alone == pytest.approx([0.0] * len(alone), abs=self.tolerance)
 

@@ -16,7 +16,11 @@ from adapters.conformance import Conformance, episodes
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adapters.md"
 LINES = 120
-WRITTEN, HEARD, DEPTH = 3, 2, 2  # tokens of a response, of what stands before it; layers of the engine's model
+WRITTEN, HEARD, DEPTH = (
+    3,
+    2,
+    2,
+)  # tokens of a response, of what stands before it; layers of the engine's model
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +51,9 @@ def rows_of(steps, rows_per_rollout):
         for start, count in zip(np.cumsum([0, *calls[:-1]]).tolist(), calls, strict=True):
             part = found[start : start + count]
             # A row lost between two calls leaves two rows.
-            gaps = [i + 1 for i, (a, b) in enumerate(itertools.pairwise(part)) if steps[b].t != steps[a].t + 1]
+            gaps = [
+                i + 1 for i, (a, b) in enumerate(itertools.pairwise(part)) if steps[b].t != steps[a].t + 1
+            ]
             yield from (part[a:b] for a, b in itertools.pairwise([0, *gaps, len(part)]))
 
 
@@ -123,6 +129,8 @@ class TestToy(Conformance):
         for iteration in range(3):
             batch, _ = batch_of(*episodes(iteration), 1)
             metrics = adapter(batch, iteration)[1]
-            chosen.append((metrics["credit/eps"], sum(name.startswith("credit/eps_error") for name in metrics)))
+            chosen.append(
+                (metrics["credit/eps"], sum(name.startswith("credit/eps_error") for name in metrics))
+            )
         assert [curve for _, curve in chosen] == [9, 0, 0]
         assert len({eps for eps, _ in chosen}) == 1

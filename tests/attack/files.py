@@ -32,7 +32,12 @@ def cases() -> Iterator[Case]:
 
 
 GOOD = [
-    {"task": "a", "reward": 1.0, "won": True, "steps": [{"observation": "x", "action": "go", "response": "go"}]},
+    {
+        "task": "a",
+        "reward": 1.0,
+        "won": True,
+        "steps": [{"observation": "x", "action": "go", "response": "go"}],
+    },
     {"input": "question", "output": "answer", "score": 1.0, "step": 3},
     {
         "prompt": [{"role": "user", "content": "hi"}],
@@ -70,7 +75,9 @@ UGLY = (
 def _trajectories() -> Iterator[Case]:
     for number in range(600):
         chance = random.Random(number)
-        lines = [_mutated(json.loads(json.dumps(chance.choice(GOOD))), chance) for _ in range(chance.randint(1, 6))]
+        lines = [
+            _mutated(json.loads(json.dumps(chance.choice(GOOD))), chance) for _ in range(chance.randint(1, 6))
+        ]
         text = "\n".join(json.dumps(line) for line in lines)
         if chance.random() < 0.2:
             cut = chance.randrange(len(text))
@@ -92,14 +99,18 @@ def _trajectories() -> Iterator[Case]:
         "noise.zst": b"\x28\xb5\x2f\xfd" + b"x" * 50, "bom.jsonl": b"\xef\xbb\xbf" + good, "utf16.jsonl": good.decode().encode("utf-16"),
         "long.jsonl": b'{"task": "' + b"a" * 3_000_000 + b'"}', "numbers.json": b"[1, 2, 3]", "null.json": b"null", "list.json": b"[[]]",
     }.items():  # fmt: skip
-        yield Case(f"analyze/{name}", ("analyze", name, "--json"), (0, 1, 2), prepare=partial(_put, name, data))
+        yield Case(
+            f"analyze/{name}", ("analyze", name, "--json"), (0, 1, 2), prepare=partial(_put, name, data)
+        )
     yield Case("analyze/over its input", ("analyze", "f.jsonl", "--out", "f.jsonl"), (2,), "one of the inputs",
                prepare=partial(_put, "f.jsonl", good))  # fmt: skip
     yield Case("analyze/over a thesis", ("analyze", "f.jsonl", "--out", "thesis.html"), (2,), "not written by",
                prepare=lambda folder: (_put("f.jsonl", good, folder), _put("thesis.html", b"mine", folder)))  # fmt: skip
     for out in ("nodir/x.jsonl", "x.jsonl"):
         yield Case(
-            f"eval/--out {out}", ("eval", "textcraft-small", "--panel", "depth4-panel", *SMALL, "--out", out), (0,)
+            f"eval/--out {out}",
+            ("eval", "textcraft-small", "--panel", "depth4-panel", *SMALL, "--out", out),
+            (0,),
         )
     yield Case("eval/over a thesis", ("eval", "textcraft-small", "--out", "thesis"), (2,), "not written by",
                prepare=partial(_put, "thesis", b"mine"))  # fmt: skip

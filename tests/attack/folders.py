@@ -50,7 +50,9 @@ def cases() -> Iterator[Case]:
                        may_change=LOGS)  # fmt: skip
         for damage in ("gone", "empty", "half", "noise"):
             prepare = partial(_damaged, name, damage)
-            yield Case(f"eval/{name} {damage}", ("eval", "run", "--panel", "train-panel"), (0, 2), prepare=prepare)
+            yield Case(
+                f"eval/{name} {damage}", ("eval", "run", "--panel", "train-panel"), (0, 2), prepare=prepare
+            )
             yield Case(f"report/{name} {damage}", ("report", "run", "--out", "page"), (0, 2), prepare=prepare)
     yield from _copies()
     yield from _mine()
@@ -72,7 +74,9 @@ def _copies() -> Iterator[Case]:
     yield Case("copy/no checkpoints", words, (2,), "gone", prepare=without("checkpoints"), may_change=LOCK)
     yield Case("copy/neither", words, (2,), "no whole checkpoint", prepare=without("checkpoints", "last", "best"),
                may_change=LOCK)  # fmt: skip
-    yield Case("copy/no config", words, (2,), "no run to resume", prepare=without("config.json"), may_change=gone)
+    yield Case(
+        "copy/no config", words, (2,), "no run to resume", prepare=without("config.json"), may_change=gone
+    )
 
 
 def _mine() -> Iterator[Case]:
@@ -92,7 +96,11 @@ def _mine() -> Iterator[Case]:
                    + r"|checkpoints/iteration-00000[012]/|validation/iteration-00000\d\.", after=partial(_there, name))  # fmt: skip
         yield Case(f"mine/{name} and demo", ("demo", "--out", "run"), (2,), prepare=prepare, may_change=LOCK)
         yield Case(
-            f"mine/{name} and a new run", ("train", *TINY, "--out", "run"), (2,), "already holds", prepare=prepare
+            f"mine/{name} and a new run",
+            ("train", *TINY, "--out", "run"),
+            (2,),
+            "already holds",
+            prepare=prepare,
         )
     for name, text in (("config.toml", "mine"), ("summary.json", "mine"), ("config.json", "{}"), ("x", "")):
 
@@ -145,7 +153,12 @@ def _shared() -> Iterator[Case]:
             os.sched_yield()
 
     yield Case(
-        "shared/resume", ("train", "--resume", "run", *MORE), (2,), "is writing into it", prepare=hold, before=before
+        "shared/resume",
+        ("train", "--resume", "run", *MORE),
+        (2,),
+        "is writing into it",
+        prepare=hold,
+        before=before,
     )
 
 

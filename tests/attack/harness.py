@@ -1,8 +1,8 @@
 """One attack: words for the real command line, run in a process of its own, and what may come of it.
 
-A warm parent forks a child for every case, so that torch is imported once. A case is right where the child ends in time with
-a status that the case allows, says what it must, leaves no traceback, and where every file that was there is as it was unless
-the case says that it may change.
+A warm parent forks a child for every case, so that torch is imported once. A case is right where the child
+ends in time with a status that the case allows, says what it must, leaves no traceback, and where every file
+that was there is as it was unless the case says that it may change.
 """
 
 from __future__ import annotations
@@ -126,7 +126,9 @@ def _be_the_command(case: Case, folder: Path, said: Path) -> None:
         os._exit(status)
 
 
-def _judge(case: Case, folder: Path, before: dict[str, str], status: int | None, said: str, seconds: float) -> str:
+def _judge(
+    case: Case, folder: Path, before: dict[str, str], status: int | None, said: str, seconds: float
+) -> str:
     if status is None:
         return f"no end within {SECONDS:g} s"
     if "Traceback (most recent call last)" in said:

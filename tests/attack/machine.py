@@ -31,7 +31,11 @@ def cases() -> Iterator[Case]:
             before=_quietly(limit),
         )
         yield Case(
-            f"full/report {size}", ("report", "run", "--out", "page"), (0, 4), before=_quietly(limit), prepare=_copy
+            f"full/report {size}",
+            ("report", "run", "--out", "page"),
+            (0, 4),
+            before=_quietly(limit),
+            prepare=_copy,
         )
         yield Case(
             f"full/analyze {size}",
@@ -49,7 +53,12 @@ def cases() -> Iterator[Case]:
         }.items():  # fmt: skip
             yield Case(f"permission/{name}", words, (2, 4), before=nobody, prepare=_episodes)
         yield Case(
-            "permission/resume", ("train", "--resume", "run", *MORE), (4,), "permission", before=nobody, prepare=_copy
+            "permission/resume",
+            ("train", "--resume", "run", *MORE),
+            (4,),
+            "permission",
+            before=nobody,
+            prepare=_copy,
         )
     for setting, status in (
         ("update.lr=1e30", (0, 3)), ("update.lr=1e300", (0, 2, 3)), ("env.reward_scale=1e300", (0, 2, 3)), ("credit.w=1e300", (0, 2, 3)),

@@ -38,7 +38,9 @@ def chosen(only: str | None, every: int) -> Iterator[Case]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", choices=KINDS, help="one kind")
     parser.add_argument("--every", type=int, default=1, help="each so-manieth case")
     parser.add_argument("--match", default="", help="cases whose name holds this")

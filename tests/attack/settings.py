@@ -66,15 +66,43 @@ def _toml() -> Iterator[Case]:
     chance = random.Random(0)
     texts = [*TOML, *("".join(chance.choice("[]=\"'\n.{},#aé10 ") for _ in range(40)) for _ in range(150))]
     for number, text in enumerate(texts):
-        yield Case(f"toml/{number} {text[:30]!r}", ("config", "-c", "x.toml"), (0, 2), prepare=_file("x.toml", text))
-    for number, data in enumerate((b"\xff\xfe\x00", bytes(range(256)), b"[" * 100_000, b"a=" + b"[" * 100_000)):
+        yield Case(
+            f"toml/{number} {text[:30]!r}", ("config", "-c", "x.toml"), (0, 2), prepare=_file("x.toml", text)
+        )
+    for number, data in enumerate(
+        (b"\xff\xfe\x00", bytes(range(256)), b"[" * 100_000, b"a=" + b"[" * 100_000)
+    ):
         yield Case(f"toml/bytes {number}", ("config", "-c", "x.toml"), (2,), prepare=_file("x.toml", data))
 
 
 def _studies() -> Iterator[Case]:
     good = {"seeds": [0], "methods": {"a": {"estimator": "grpo"}}}
-    for key in ("name", "seeds", "base", "config", "methods", "environments", "baseline", "thresholds", "nonsense"):
-        for ugly in (None, -1, "", "../x", [], [[]], {}, {"a": 1}, {"a": {"estimator": 1}}, [0, 0], [1.5], True, "é/"):
+    for key in (
+        "name",
+        "seeds",
+        "base",
+        "config",
+        "methods",
+        "environments",
+        "baseline",
+        "thresholds",
+        "nonsense",
+    ):
+        for ugly in (
+            None,
+            -1,
+            "",
+            "../x",
+            [],
+            [[]],
+            {},
+            {"a": 1},
+            {"a": {"estimator": 1}},
+            [0, 0],
+            [1.5],
+            True,
+            "é/",
+        ):
             tree = {**good, key: ugly}
             text = "".join(f"{k} = {_toml_value(v)}\n" for k, v in tree.items() if v is not None)
             words = ("study", "s.toml", "run.no_such_key=1")  # never runs: what comes first is found first

@@ -62,7 +62,11 @@ def cases() -> Iterator[Case]:
         for part in ("reset", "step", "make"):
             for raised in RAISES:
                 yield world(
-                    f"{part}: {raised}", isolated, (3, 4), "aborted by the environment|memory", **{part: raised}
+                    f"{part}: {raised}",
+                    isolated,
+                    (3, 4),
+                    "aborted by the environment|memory",
+                    **{part: raised},
                 )
         for answer in ANSWERS:
             yield world(f"step returns {answer}", isolated, (3,), "aborted", step=f"return {answer}")

@@ -59,7 +59,10 @@ def watched(browser, complaints, **options):
     view = browser.new_page(**options)
     view.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
     view.on("pageerror", lambda e: complaints.append(str(e)))
-    view.on("request", lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else complaints.append(r.url))
+    view.on(
+        "request",
+        lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else complaints.append(r.url),
+    )
     return view
 
 
@@ -155,7 +158,9 @@ def test_arrow_keys_move_and_enter_opens(page):
 def test_a_second_recipe_stands_in_the_lower_half_of_every_cell(page, report):
     page.locator("#beside").select_option("grpo")
     np.testing.assert_allclose(cell_values(page), report[0].credits["bipace"].values, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(cell_values(page, "beside"), report[0].credits["grpo"].values, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        cell_values(page, "beside"), report[0].credits["grpo"].values, rtol=1e-9, atol=1e-12
+    )
     page.locator('.cell[data-row="0"]').click()
     playwright.expect(page.locator("#detail h3", has_text="Arithmetic of grpo")).to_have_count(1)
     page.locator("#sort").select_option("differ")
@@ -207,8 +212,13 @@ def test_a_trajectory_has_one_name_everywhere(page, report):
     row = int(report[0].table.batch.trajectory.tolist().index(5))
     page.locator(f'.cell[data-row="{row}"]').click()
     playwright.expect(page.locator("#detail h2")).to_have_text(f"{names[5]}, step 0")
-    members = [n for n, t in zip(names, report[0].table.trajectories, strict=True) if t.task == f"task 1 {HOSTILE}"]
-    assert page.locator("#detail .scroll table").first.locator("tbody td:first-child").all_inner_texts() == members
+    members = [
+        n for n, t in zip(names, report[0].table.trajectories, strict=True) if t.task == f"task 1 {HOSTILE}"
+    ]
+    assert (
+        page.locator("#detail .scroll table").first.locator("tbody td:first-child").all_inner_texts()
+        == members
+    )
     peers = page.locator("table.peers tbody td:first-child").all_inner_texts()
     assert f"{names[5]}, step 0" in peers
     assert {p.rsplit(", step", 1)[0] for p in peers} <= set(names)
@@ -298,7 +308,11 @@ def test_the_map_folds_equal_states_and_shows_what_each_branch_earned(browser, b
 def test_two_files_stand_side_by_side(browser, tmp_path):
     paths = []
     for n, outcomes in enumerate(([0.0, 0.0], [1.0, 0.0], [1.0, 1.0])):
-        rows = [episode(f"task {g}", m, [("x", "y")], r * (g < 2)) for g in range(3) for m, r in enumerate(outcomes)]
+        rows = [
+            episode(f"task {g}", m, [("x", "y")], r * (g < 2))
+            for g in range(3)
+            for m, r in enumerate(outcomes)
+        ]
         paths.append(tmp_path / f"policy {n}.jsonl")
         paths[-1].write_text("".join(json.dumps(r) + "\n" for r in rows))
     analyze(paths).write_page(tmp_path / "two.html")
@@ -320,7 +334,9 @@ def test_two_files_stand_side_by_side(browser, tmp_path):
 def test_findings_come_in_order_of_harm_with_the_worst_groups_and_lead_to_them(page, report):
     shown = page.eval_on_selector_all(".finding", "all => all.map((f) => f.dataset.id)")
     assert shown == [f.id for f in report[0].findings]
-    gravity = [(("error", "warning", "info").index(f.severity), not f.first, -f.harm) for f in report[0].findings]
+    gravity = [
+        (("error", "warning", "info").index(f.severity), not f.first, -f.harm) for f in report[0].findings
+    ]
     assert gravity == sorted(gravity)
     finding = next(f for f in report[0].findings if f.worst)
     box = page.locator(f'.finding[data-id="{finding.id}"]')

@@ -33,7 +33,10 @@ def page(browser, report):
     complaints: list[str] = []
     view.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
     view.on("pageerror", lambda e: complaints.append(str(e)))
-    view.on("request", lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else complaints.append(r.url))
+    view.on(
+        "request",
+        lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else complaints.append(r.url),
+    )
     view.goto(report[1].as_uri())
     view.wait_for_selector("html[data-ready=yes]")
     yield view

@@ -81,7 +81,10 @@ def test_a_person_can_do_the_task_and_sees_the_score(page, shop):
     assert "price\twithin the bound" in page.locator("table").inner_text()
     assert "not comparable with WebShop scores" in page.locator("footer").inner_text()
     page.get_by_role("button", name="Next task").click()
-    assert page.locator("#instruction").inner_text() == shop.goal(shop.splits["gen-validation-panel"][3]).instruction
+    assert (
+        page.locator("#instruction").inner_text()
+        == shop.goal(shop.splits["gen-validation-panel"][3]).instruction
+    )
     assert page.problems == []
 
 

@@ -41,7 +41,8 @@ def plain_states(model, prompts):
     layer = layer_index(0.61, model.config.num_hidden_layers)
     with torch.no_grad():
         states = [
-            model(input_ids=torch.tensor([p]), output_hidden_states=True).hidden_states[layer][0, -1] for p in prompts
+            model(input_ids=torch.tensor([p]), output_hidden_states=True).hidden_states[layer][0, -1]
+            for p in prompts
         ]
     return torch.stack(states).numpy()
 
@@ -80,13 +81,18 @@ def test_padding_rows_carry_no_credit(any_job):
 def test_the_weights_of_each_checkpoint_reach_every_rollout_server(any_job):
     lines = [json.loads(line) for line in (any_job.folder / "weights.jsonl").read_text().splitlines()]
     assert not any(line["missing"] or line["unexpected"] for line in lines)
-    arrived = {step: [line["checksum"] for line in lines if line["version"] == step] for step in {0, *any_job.metrics}}
+    arrived = {
+        step: [line["checksum"] for line in lines if line["version"] == step]
+        for step in {0, *any_job.metrics}
+    }
     for step in first_steps(any_job):
         saved = AutoModelForCausalLM.from_pretrained(checkpoint(any_job, step), dtype=torch.float32)
         expected = {name: float(value.double().sum()) for name, value in saved.state_dict().items()}
         assert arrived[step]
         for checksum in arrived[step]:
-            assert all(checksum[name] == pytest.approx(expected[name], rel=1e-6, abs=1e-6) for name in checksum)
+            assert all(
+                checksum[name] == pytest.approx(expected[name], rel=1e-6, abs=1e-6) for name in checksum
+            )
             assert checksum != arrived[0][0]
 
 
@@ -94,7 +100,13 @@ def test_a_step_logs_the_metrics_of_bipace_train(any_job):
     step = first_steps(any_job)[0]
     seen, logged = any_job.step(step), any_job.metrics[step]
     rows = zip(seen["keys"], seen["padding"], strict=True)
-    names = {"episode/success_rate", "event/unparsed", "group/groups", "cluster/singleton_rate", "credit/branch_lone"}
+    names = {
+        "episode/success_rate",
+        "event/unparsed",
+        "group/groups",
+        "cluster/singleton_rate",
+        "credit/branch_lone",
+    }
     assert names <= set(logged)
     assert logged["episode/count"] == len({k.rsplit("_", 1)[0] for k, p in rows if not p})
     assert 0 < logged["perf/credit_share"] < 0.05
@@ -108,4 +120,9 @@ def test_every_metric_of_ours_is_explained(any_job):
     ours = {"perf/credit_share", "perf/feature_mb", "timing_s/credit"}
     assert ours <= {name for metrics in any_job.metrics.values() for name in metrics}
     assert unexplained(logged | ours) == set()
-    assert {"event/missing_rows", "event/padding_rows", "event/aborted_rows", "event/non_finite_rows"} <= logged
+    assert {
+        "event/missing_rows",
+        "event/padding_rows",
+        "event/aborted_rows",
+        "event/non_finite_rows",
+    } <= logged

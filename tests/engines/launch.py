@@ -40,7 +40,9 @@ class Job:
 
     def success(self, number: int) -> float:
         """Share of the validation episodes that were won at a step; 0 is before the first."""
-        (value,) = [v for k, v in self.metrics[number].items() if k.startswith("val-core/") and "/acc/mean@" in k]
+        (value,) = [
+            v for k, v in self.metrics[number].items() if k.startswith("val-core/") and "/acc/mean@" in k
+        ]
         return value
 
 
@@ -55,7 +57,9 @@ def prepare(folder: Path) -> Path:
 def overrides(folder: Path, *, ranks: int, packed: bool, steps: int, tasks: int, group: int) -> list[str]:
     """A small job on the CPU; what a cluster would not set is marked by its place, in the last two blocks."""
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-    micro = min(64, tasks * group // ranks)  # verl asks that it divide a rank's rows, a multiple of this quotient
+    micro = min(
+        64, tasks * group // ranks
+    )  # verl asks that it divide a rank's rows, a multiple of this quotient
     return [
         "trainer.v1.trainer_mode=bipace",
         "algorithm.adv_estimator=bipace",
@@ -101,7 +105,10 @@ def overrides(folder: Path, *, ranks: int, packed: bool, steps: int, tasks: int,
         "actor_rollout_ref.model.enable_gradient_checkpointing=False",
         f"{actor}.use_torch_compile=False",
         f"{actor}.fsdp_config.use_torch_compile=False",
-        *(f"+{actor}.fsdp_config.mixed_precision.{part}_dtype=fp32" for part in ("param", "reduce", "buffer")),
+        *(
+            f"+{actor}.fsdp_config.mixed_precision.{part}_dtype=fp32"
+            for part in ("param", "reduce", "buffer")
+        ),
         # One machine stands for a cluster.
         "reward.num_workers=1",
         "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
@@ -134,19 +141,29 @@ def environment(folder: Path, modules: tuple[str, ...] = MODULES) -> dict[str, s
     }
 
 
-def run(folder: Path, arguments: list[str], name: str = "job", modules: tuple[str, ...] = MODULES) -> tuple[int, Path]:
+def run(
+    folder: Path, arguments: list[str], name: str = "job", modules: tuple[str, ...] = MODULES
+) -> tuple[int, Path]:
     """Exit status and log file of `python -m verl.trainer.main_ppo arguments`."""
     log = folder / f"{name}.log"
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments]
     with log.open("w") as out:
         done = subprocess.run(
-            command, env=environment(folder, modules), cwd=folder, stdout=out, stderr=subprocess.STDOUT, timeout=600
+            command,
+            env=environment(folder, modules),
+            cwd=folder,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            timeout=600,
         )
     return done.returncode, log
 
 
 def job(folder: Path, extra: tuple[str, ...] = (), name: str = "job", **shape: Any) -> Job:
-    """Run a job to its end; its data files must be in the folder. Raises AssertionError with the log's tail."""
+    """Run a job to its end; its data files must be in the folder.
+
+    Raises AssertionError with the log's tail.
+    """
     start = time.perf_counter()
     status, log = run(folder, [*overrides(folder, **shape), *extra], name)
     assert status == 0, log.read_text()[-6000:]
@@ -166,7 +183,9 @@ def figures(done: Job, name: str, shape: dict[str, Any]) -> dict[str, Any]:
     def mean(metric: str) -> float:
         return fmean(m[metric] for m in steps)
 
-    validated = [step for step, m in sorted(done.metrics.items()) if any(k.startswith("val-core/") for k in m)]
+    validated = [
+        step for step, m in sorted(done.metrics.items()) if any(k.startswith("val-core/") for k in m)
+    ]
     return {
         "name": name,
         "ranks": shape["ranks"],

@@ -58,7 +58,8 @@ class TestTrl(Conformance):
 
         def play(prompts, trainer):
             assert len(prompts) == len(parts)
-            # A call writes two tokens and reads one; the first token is the rollout's name, in the names' order.
+            # A call writes two tokens and reads one; the first token is the rollout's name, in the names'
+            # order.
             made = [[10 + names.index(name), 11, *[12, 13, 14] * (len(rows) - 1)] for name, rows in parts]
             masks = [[1, 1, *[0, 1, 1] * (len(rows) - 1)] for _, rows in parts]
             return {
@@ -76,7 +77,9 @@ class TestTrl(Conformance):
         trainer.num_generations = 1  # TRL's own groups are of one size; ours are not, and are not counted
         trainer.told = features[[i for _, rows in parts for i in rows]]
         trainer.model.train()
-        output = trainer._generate_and_score_completions([{"prompt": "p", "task": group} for (group, _), _ in parts])
+        output = trainer._generate_and_score_completions(
+            [{"prompt": "p", "task": group} for (group, _), _ in parts]
+        )
         found = np.zeros(len(steps))
         for row, (_, rows) in enumerate(parts):
             values = output["advantages"][row].numpy()

@@ -32,7 +32,9 @@ class Watched(StepCreditTrainer):
 
 def lora(dropout):
     torch.manual_seed(5)
-    config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False, lora_dropout=dropout)
+    config = LoraConfig(
+        r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False, lora_dropout=dropout
+    )
     return get_peft_model(model(), config)
 
 
@@ -66,7 +68,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_states_equal_a_plain_forward(tmp_path, case, caplog):
     features, options, layer, reused = case
-    trainer = make(Watched, tmp_path, suite=easy(), recipe="bipace", features=features, steps=SUITE_STEPS, **options)
+    trainer = make(
+        Watched, tmp_path, suite=easy(), recipe="bipace", features=features, steps=SUITE_STEPS, **options
+    )
     with caplog.at_level(logging.WARNING):
         output = generate(trainer)
     assert ("old_per_token_logps" in output) is reused
@@ -78,9 +82,13 @@ def test_states_equal_a_plain_forward(tmp_path, case, caplog):
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-@pytest.mark.parametrize("options", [{"beta": 0.1}, {**OLD, "beta": 0.1}], ids=["reference alone", "old and reference"])
+@pytest.mark.parametrize(
+    "options", [{"beta": 0.1}, {**OLD, "beta": 0.1}], ids=["reference alone", "old and reference"]
+)
 def test_a_lora_actors_states_are_the_policys_and_not_the_references(tmp_path, dropout, options):
-    trainer = make(Watched, tmp_path, suite=easy(), actor=lora(dropout), recipe="bipace", steps=SUITE_STEPS, **options)
+    trainer = make(
+        Watched, tmp_path, suite=easy(), actor=lora(dropout), recipe="bipace", steps=SUITE_STEPS, **options
+    )
     output = generate(trainer)
     assert "ref_per_token_logps" in output
     assert errors(trainer, output, 1)[0] < 1e-5

@@ -29,7 +29,15 @@ SCRIPT = Path(__file__).resolve().parent / "trl_cpu" / "rank.py"
 def job(folder, kind, name):
     """What both ranks saw, and the weights of each at the end."""
     folder.mkdir()
-    command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node=2",
+    ]
     done = subprocess.run(
         [*command, str(SCRIPT), str(folder), kind, name],
         env={**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"},
@@ -48,7 +56,11 @@ def test_values_of_prompt_groups_that_lie_on_two_ranks_are_the_cores(tmp_path, n
     assert set(seen[0]["columns"]["task"]) & set(seen[1]["columns"]["task"])
     order = sorted(range(len(merged["tokens"])), key=lambda row: merged["tokens"][row])
     local = len(seen[0]["columns"]["tokens"])
-    rows = [(rank, row, start, end) for rank, part in enumerate(seen) for row, start, end in part["columns"]["span"]]
+    rows = [
+        (rank, row, start, end)
+        for rank, part in enumerate(seen)
+        for row, start, end in part["columns"]["span"]
+    ]
     actions = [json.dumps(action) for action in merged["action"]]
     table = build_batch(
         task=merged["task"], trajectory=[order.index(rank * local + row) for rank, row, _, _ in rows], t=merged["t"],

@@ -20,7 +20,9 @@ ARGUMENTS = {
     "use_liger_kernel: True": {"use_liger_kernel": True},
     "off_policy_mask_threshold: 0.1": {"off_policy_mask_threshold": 0.1},
     "importance_sampling_level: 'sequence'.*use 'token'": {"importance_sampling_level": "sequence"},
-    "multi_objective_aggregation: 'normalize_then_sum'": {"multi_objective_aggregation": "normalize_then_sum"},
+    "multi_objective_aggregation: 'normalize_then_sum'": {
+        "multi_objective_aggregation": "normalize_then_sum"
+    },
     "scale_rewards: 'batch'": {"scale_rewards": "batch"},
     "scale_rewards: 'none', but the recipe 'bipace' divides": {"scale_rewards": "none"},
     "features.layer: 9 is outside the model, which has 2 layers": {"features": {"layer": 9}},
@@ -59,7 +61,9 @@ def test_rewards_by_step_that_do_not_add_up(tmp_path):
 
     options = {"suite": easy(), "recipe": "gigpo", "processing_class": own, "environment_factory": Twice}
     trainer = make(folder=tmp_path, steps=SUITE_STEPS, **options)
-    with pytest.raises(ValueError, match=r"steps.reward: the turns of rollout \d+ earned .*steps.remainder='last'"):
+    with pytest.raises(
+        ValueError, match=r"steps.reward: the turns of rollout \d+ earned .*steps.remainder='last'"
+    ):
         generate(trainer)
     trainer = make(folder=tmp_path, steps={**SUITE_STEPS, "remainder": "last"}, **options)
     seen = []

@@ -64,7 +64,13 @@ def test_grpo_gives_stock_trls_losses_and_weights(tmp_path, shape):
 
 
 def test_a_run_that_goes_on_from_a_checkpoint_ends_where_the_whole_run_does(tmp_path):
-    options = {"recipe": "bipace", "steps": SUITE_STEPS, "save_strategy": "steps", "save_steps": 2, "max_steps": 4}
+    options = {
+        "recipe": "bipace",
+        "steps": SUITE_STEPS,
+        "save_strategy": "steps",
+        "save_steps": 2,
+        "max_steps": 4,
+    }
     whole, before, _, _ = trained(StepCreditTrainer, tmp_path / "run", **options)
     again = make(StepCreditTrainer, tmp_path / "run", suite=easy(), tasks=2, **options)
     again.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-2"))

@@ -25,7 +25,9 @@ pytestmark = [pytest.mark.slow, *QUIET]
 def watched(folder, suite, **options):
     """A trainer whose environments keep what they were asked."""
     own = tokenizer()
-    return make(folder=folder, suite=suite, processing_class=own, environment_factory=recorded(suite, own), **options)
+    return make(
+        folder=folder, suite=suite, processing_class=own, environment_factory=recorded(suite, own), **options
+    )
 
 
 def expected(trainer, output, suite, layer, group=4):
@@ -65,7 +67,9 @@ def test_turns_of_stock_trl_which_asks_on_after_the_end(tmp_path):
     assert torch.allclose(output["advantages"], values, atol=1e-5)
     won = [i for i, reward in enumerate(columns["reward"]) if reward]
     assert won
-    follows = [columns["span"][i + 1][0] == columns["span"][i][0] for i in won if i + 1 < len(columns["span"])]
+    follows = [
+        columns["span"][i + 1][0] == columns["span"][i][0] for i in won if i + 1 < len(columns["span"])
+    ]
     assert any(follows)
 
 
@@ -146,7 +150,9 @@ def test_an_environment_that_fails_costs_its_own_rollout_alone(tmp_path, where):
                 raise OSError("the world ended")
             return self.game.step(command)
 
-    trainer = make(folder=tmp_path, suite=_with(suite, Fragile), recipe="grpo", steps=SUITE_STEPS, tasks=1, group=4)
+    trainer = make(
+        folder=tmp_path, suite=_with(suite, Fragile), recipe="grpo", steps=SUITE_STEPS, tasks=1, group=4
+    )
     output = generate(trainer, tasks=1)
     rewards = [environment.get_reward() for environment in trainer.environments]
     assert rewards.count(None) == 1

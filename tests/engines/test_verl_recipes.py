@@ -68,10 +68,13 @@ def run(folder, *command):
 def test_every_recipe_composes_under_verls_schema_and_sets_only_keys_that_verl_has(tmp_path):
     status, out = run(tmp_path, "-c", CHECK, str(EXAMPLES), *RECIPES)
     assert status == 0, out[-3000:]
-    found = [json.loads(line.removeprefix("RECIPE ")) for line in out.splitlines() if line.startswith("RECIPE ")]
+    found = [
+        json.loads(line.removeprefix("RECIPE ")) for line in out.splitlines() if line.startswith("RECIPE ")
+    ]
     assert len(RECIPES) == 6
     assert sorted(found) == [
-        [name, SUITES[name.split("_")[0]], *PAPER[name.split("_")[1]], "bipace", True, "window"] for name in RECIPES
+        [name, SUITES[name.split("_")[0]], *PAPER[name.split("_")[1]], "bipace", True, "window"]
+        for name in RECIPES
     ]
 
 

@@ -2,9 +2,9 @@
 
     PYTHONPATH=src:tests python tests/golden/panels.py
 
-It adds panels that are new, and refuses one whose tasks are no longer those of its version: give a changed panel a new
-name or raise its version here, so that results under the old one keep their meaning. Official games are named by a
-digest alone; their ids come with the games.
+It adds panels that are new, and refuses one whose tasks are no longer those of its version: give a changed
+panel a new name or raise its version here, so that results under the old one keep their meaning. Official
+games are named by a digest alone; their ids come with the games.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def shipped_panels(suite: Suite) -> dict[str, dict[str, object]]:
     return found
 
 
-def merge(old: dict[str, dict[str, object]], new: dict[str, dict[str, object]]) -> dict[str, dict[str, object]]:
+def merge(
+    old: dict[str, dict[str, object]], new: dict[str, dict[str, object]]
+) -> dict[str, dict[str, object]]:
     """Both together. Raises ValueError for a panel whose tasks changed under one version."""
     for panel in old.keys() & new.keys():
         if old[panel] != new[panel] and old[panel]["version"] == new[panel]["version"]:

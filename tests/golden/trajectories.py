@@ -35,8 +35,17 @@ OPTIONS = {
         {"eps": "auto"},
         {"leave_out": "trajectory"},
     ],
-    "multiscale": [{}, {"k": 0.5}, {"trajectory": True}, {"radii": [0.3, 0.1], "k": [2.0, 0.25], "k_action": 0.0}],
-    "pooled": [{}, {"k": "auto", "k_action": "auto"}, {"clusters": "features", "eps": 0.1, "mode": "mean_norm"}],
+    "multiscale": [
+        {},
+        {"k": 0.5},
+        {"trajectory": True},
+        {"radii": [0.3, 0.1], "k": [2.0, 0.25], "k_action": 0.0},
+    ],
+    "pooled": [
+        {},
+        {"k": "auto", "k_action": "auto"},
+        {"clusters": "features", "eps": 0.1, "mode": "mean_norm"},
+    ],
 }
 
 
@@ -76,4 +85,6 @@ if __name__ == "__main__":
     made = rows()
     lines = [json.dumps(row) for row in made], [json.dumps(output) for output in outputs(made)]
     parts = (",\n  ".join(part) for part in lines)
-    FILE.write_text('{"rows": [\n  {}],\n "outputs": [\n  {}]}\n'.replace("{}", "%s") % tuple(parts), encoding="utf-8")
+    FILE.write_text(
+        '{"rows": [\n  {}],\n "outputs": [\n  {}]}\n'.replace("{}", "%s") % tuple(parts), encoding="utf-8"
+    )

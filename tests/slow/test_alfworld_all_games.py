@@ -18,7 +18,10 @@ SIZES = {
 def won_after(game, commands):
     game.reset()
     turns = [game.step(command) for command in commands]
-    return all(info["valid"] for *_, info in turns) and [won for _, _, won, _, _ in turns].index(True) == len(turns) - 1
+    return (
+        all(info["valid"] for *_, info in turns)
+        and [won for _, _, won, _, _ in turns].index(True) == len(turns) - 1
+    )
 
 
 @pytest.mark.parametrize("split", SIZES)

@@ -27,7 +27,9 @@ def bipace(*arguments):
 
 @pytest.mark.parametrize("recipe", sorted(RECIPES))
 def test_every_recipe_trains_on_generated_games(recipe, tmp_path):
-    done = bipace("train", "--config", "alfworld", f"estimator={recipe}", *TINY, "--out", str(tmp_path / "run"))
+    done = bipace(
+        "train", "--config", "alfworld", f"estimator={recipe}", *TINY, "--out", str(tmp_path / "run")
+    )
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["recipe"], summary["suite"], summary["iterations"]) == (recipe, "alfworld", 2)
@@ -46,7 +48,13 @@ def test_an_actor_is_made_by_one_command_and_evaluated(tmp_path):
     card = json.loads((tmp_path / "actor" / "imitation.json").read_text())
     assert card["command"].endswith(f"--lr 0.001 --batch 4 --config {config}")
     told = bipace(
-        "eval", str(tmp_path / "actor"), "env.suite=alfworld", "env.max_steps=2", "--panel", "gen-panel", "--json"
+        "eval",
+        str(tmp_path / "actor"),
+        "env.suite=alfworld",
+        "env.max_steps=2",
+        "--panel",
+        "gen-panel",
+        "--json",
     )
     assert told.returncode == 0, told.stderr
     assert json.loads(told.stdout)["gen-panel"]["n"] == 128

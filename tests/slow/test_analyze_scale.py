@@ -30,7 +30,9 @@ print(time.process_time() - begun, peak / 2**20)
 
 def measured(path):
     """What was read, CPU seconds, and GiB at the peak, in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT, str(path)], capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(path)], capture_output=True, text=True, timeout=600
+    )
     assert not done.stderr, done.stderr[-2000:]
     *told, numbers = done.stdout.strip().splitlines()
     seconds, memory = map(float, numbers.split())

@@ -14,6 +14,8 @@ RUN = Path(__file__).resolve().parents[1] / "attack" / "run.py"
 
 
 def test_each_ninetieth_attack_has_the_outcome_it_must_have():
-    done = subprocess.run([sys.executable, str(RUN), "--every", "90"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(RUN), "--every", "90"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert ", wrong 0" in done.stdout.splitlines()[-1]

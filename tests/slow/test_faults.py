@@ -41,7 +41,9 @@ def moved(tmp_path, start):
 
 @pytest.mark.parametrize("estimator", ["bipace", "grpo"])
 @pytest.mark.parametrize("fault", ["raises", "reset", "not-finite", "nothing", "exit"])
-def test_a_fault_costs_its_episodes_and_the_rest_is_learned_from(fault, estimator, run, tmp_path, tiny_actor_folder):
+def test_a_fault_costs_its_episodes_and_the_rest_is_learned_from(
+    fault, estimator, run, tmp_path, tiny_actor_folder
+):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         log = run(f"env.split={fault}", f"estimator={estimator}", "features.layer=1")
@@ -55,7 +57,9 @@ def test_a_fault_costs_its_episodes_and_the_rest_is_learned_from(fault, estimato
 
 
 @pytest.mark.parametrize(("fault", "seconds"), [("hang", 0.5), ("die", 30)])
-def test_an_environment_that_hangs_or_dies_costs_its_episodes(fault, seconds, run, tmp_path, tiny_actor_folder):
+def test_an_environment_that_hangs_or_dies_costs_its_episodes(
+    fault, seconds, run, tmp_path, tiny_actor_folder
+):
     log = run(f"env.split={fault}", f"env.step_seconds={seconds}", "run.iterations=1", "run.seed=1")
     assert (log[1]["event/aborted"], log[1]["group/trajectories"]) == (4, 4)
     assert moved(tmp_path, tiny_actor_folder)
@@ -66,7 +70,9 @@ def test_the_same_run_in_processes_of_their_own_learns_the_same(tmp_path, tiny_a
         config = load_config(overrides=(*SMALL, f"actor.folder={tiny_actor_folder}", "env.suite=textcraft",
                                         "env.panel=depth4-panel", "env.max_steps=2", *limit))  # fmt: skip
         train(config, tmp_path / name, on_iteration=lambda *_: None)
-    a, b = ((tmp_path / name / "last" / "actor" / "model.safetensors").read_bytes() for name in ("here", "there"))
+    a, b = (
+        (tmp_path / name / "last" / "actor" / "model.safetensors").read_bytes() for name in ("here", "there")
+    )
     assert a == b
 
 
@@ -74,7 +80,9 @@ def test_siblings_of_a_member_that_could_not_begin_read_the_right_prompt(run, tm
     log = run("env.split=first", "run.save_rollouts=true", "run.iterations=1")
     assert (log[1]["event/aborted"], log[1]["group/trajectories"]) == (1, 7)
     lines = [json.loads(line) for line in (tmp_path / "run" / "rollouts.jsonl").read_text().splitlines()]
-    observed = {line["steps"][0]["observation"] for line in lines if line["task"] == "first/0" and line["steps"]}
+    observed = {
+        line["steps"][0]["observation"] for line in lines if line["task"] == "first/0" and line["steps"]
+    }
     assert observed == {"Say anything about first/0."}
 
 
@@ -92,7 +100,9 @@ def test_a_group_left_with_one_trajectory_is_counted_and_teaches_nothing(run, tm
 def test_an_iteration_without_a_single_whole_episode_stops_the_run_with_the_reason(
     style, run, tmp_path, tiny_actor_folder
 ):
-    with pytest.raises(NothingPlayed, match=r"all 8 episodes of iteration 1 were aborted.*the first by .*resume"):
+    with pytest.raises(
+        NothingPlayed, match=r"all 8 episodes of iteration 1 were aborted.*the first by .*resume"
+    ):
         run("env.split=all", f"prompt.style={style}")
     assert not moved(tmp_path, tiny_actor_folder)
 
@@ -121,7 +131,9 @@ def test_non_finite_updates_are_skipped_counted_and_harmless(run, tmp_path, tiny
 
 
 def test_too_many_of_them_stop_the_run_with_its_last_good_state(run, tmp_path, tiny_actor_folder):
-    with pytest.raises(NonFiniteError, match=r"4 updates had a non-finite loss.*at most 3.*; stopped in iteration 4"):
+    with pytest.raises(
+        NonFiniteError, match=r"4 updates had a non-finite loss.*at most 3.*; stopped in iteration 4"
+    ):
         run("env.split=good", "env.reward_scale=1e39", "estimator=dr_grpo", "run.iterations=5")
     assert json.loads((tmp_path / "run" / "last" / "trainer_state.json").read_text())["iteration"] == 3
     assert not moved(tmp_path, tiny_actor_folder)

@@ -24,7 +24,12 @@ def run(folder, logger, *overrides, resume=False):
 
 
 def wanted(lines):
-    return {(name, line["iteration"]): value for line in lines for name, value in line.items() if name != "iteration"}
+    return {
+        (name, line["iteration"]): value
+        for line in lines
+        for name, value in line.items()
+        if name != "iteration"
+    }
 
 
 def test_tensorboard_files_hold_every_metric_and_a_resumed_run_goes_on(tmp_path):
@@ -67,7 +72,9 @@ def test_trackio_keeps_the_run_locally(tmp_path, monkeypatch):
 def test_a_missing_package_is_one_clear_error_and_no_folder(name, tmp_path):
     if importlib.util.find_spec(name) is not None:
         pytest.skip(f"{name} is installed here")
-    with pytest.raises(ValueError, match=rf"run\.loggers: {name} is not installed: pip install 'bipace\[{name}\]'"):
+    with pytest.raises(
+        ValueError, match=rf"run\.loggers: {name} is not installed: pip install 'bipace\[{name}\]'"
+    ):
         run(tmp_path / "run", name)
     assert not (tmp_path / "run").exists()
 

@@ -24,7 +24,9 @@ from bipace.train.tokenizer import train_tokenizer
 SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 # As Qwen2.5's own does for chats without tools: a system message where the chat has none.
 TEMPLATE = (
-    "{%- if messages[0]['role'] != 'system' %}{{- '<|im_start|>system\\n" + SYSTEM + "<|im_end|>\\n' }}{%- endif %}"
+    "{%- if messages[0]['role'] != 'system' %}{{- '<|im_start|>system\\n"
+    + SYSTEM
+    + "<|im_end|>\\n' }}{%- endif %}"
     "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>' + '\\n' }}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
@@ -98,7 +100,11 @@ def test_window_prompts_ask_for_tags_and_decode_as_generate_does(qwen, suite):
 def test_a_qwen_preset_runs_an_iteration(qwen, size, suite, tmp_path):
     preset, (layer, index, eps) = Path(f"qwen2.5-{size}-{suite}"), SIZES[size]
     full = load_config(preset)
-    assert (full.features.layer, full.credit["eps"], full.env.suite.removesuffix("-synthetic")) == (layer, eps, suite)
+    assert (full.features.layer, full.credit["eps"], full.env.suite.removesuffix("-synthetic")) == (
+        layer,
+        eps,
+        suite,
+    )
     assert (full.rollout.tasks, full.rollout.group_size, full.run.iterations) == (16, 8, 150)
     assert "mode" not in full.credit
     assert full.update.parts(1000) == (16 if suite == "webshop" else 4)

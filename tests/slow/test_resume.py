@@ -130,7 +130,12 @@ def test_another_configuration_recipe_or_task_list_is_refused_by_name(suite, tmp
 
     def go(*overrides, resume=True):
         base = (*SETTINGS, f"env.suite={tiny}:small", f"estimator={own}:mine", "run.iterations=1")
-        train(load_config(overrides=(*base, *overrides)), tmp_path / "run", resume=resume, on_iteration=lambda *_: None)
+        train(
+            load_config(overrides=(*base, *overrides)),
+            tmp_path / "run",
+            resume=resume,
+            on_iteration=lambda *_: None,
+        )
 
     go(resume=False)
     with pytest.raises(ConfigError, match=r"these keys differ: credit\.w, update\.lr$"):
@@ -143,7 +148,10 @@ def test_another_configuration_recipe_or_task_list_is_refused_by_name(suite, tmp
     own.write_text("from bipace.core.estimators import grpo as mine\n")
     tiny.write_text(SUITE.replace("[:5]", "[:4]"))
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "run"), *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-c", script, str(tmp_path / "run"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     for key in ("files.", "own.py", "recipe.name", "recipe.terms", "tasks.train.n", "tasks.train.sha256"):
         assert key in done.stderr
@@ -280,7 +288,9 @@ def test_the_code_and_the_actor_that_a_run_is_made_of_are_compared_by_content(su
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "part.py").write_text("W = 0.5\n")
-    (package / "made.py").write_text("from own_package import part\nfrom bipace.core.estimators import gigpo as mine\n")
+    (package / "made.py").write_text(
+        "from own_package import part\nfrom bipace.core.estimators import gigpo as mine\n"
+    )
     shutil.copytree(actor_folder("textcraft-small"), actor)
     base = (suite, *SETTINGS, "estimator=own_package.made:mine", f"actor.folder={actor}", "run.iterations=1")
     command = [*COMMAND, *base, "--out", str(tmp_path / "run")]

@@ -58,7 +58,9 @@ def test_the_fetched_folder_is_whole_and_fetching_again_changes_nothing(folder):
 
 
 def test_plain_english_is_likelier_than_its_words_shuffled(actor):
-    plain = perplexity(actor, "The capital of France is Paris, a city on the river Seine in the north of the country.")
+    plain = perplexity(
+        actor, "The capital of France is Paris, a city on the river Seine in the north of the country."
+    )
     words = "country north Paris, the Seine of France the on a city capital is river the in The of the."
     assert plain < 40 < perplexity(actor, words) < len(actor.tokenizer)
 
@@ -70,7 +72,9 @@ def test_it_answers_a_simple_question_and_ends_its_turn(actor):
 
 
 def test_numbers_are_read_digit_by_digit(actor):
-    pieces = [actor.tokenizer.decode([i]) for i in actor.tokenizer.encode("use 128 logs", add_special_tokens=False)]
+    pieces = [
+        actor.tokenizer.decode([i]) for i in actor.tokenizer.encode("use 128 logs", add_special_tokens=False)
+    ]
     assert pieces == ["use", " ", "1", "2", "8", " logs"]
 
 

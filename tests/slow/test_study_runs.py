@@ -94,7 +94,10 @@ def test_a_longer_study_goes_on_and_another_configuration_is_refused(file):
     assert study(file, "run.iterations=1").returncode == 0
     assert study(file).returncode == 0
     whole = subprocess.run(
-        [*COMMAND, str(file), "--out", str(file.parent / "whole")], capture_output=True, text=True, check=False
+        [*COMMAND, str(file), "--out", str(file.parent / "whole")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert whole.returncode == 0, whole.stderr
     for method in ("gigpo", "bipace"):
@@ -135,9 +138,18 @@ KILLED = STUDY.replace(
 def record(folder):
     """All of a finished run that a kill must not change: digests of its files, and the metrics without timings."""
     folder = folder.resolve()
-    whole = {"last": (folder / "last").readlink().name, "best": (folder / "best").readlink().name, "log": log(folder)}
+    whole = {
+        "last": (folder / "last").readlink().name,
+        "best": (folder / "best").readlink().name,
+        "log": log(folder),
+    }
     files = [p for link in ("last", "best") for p in (folder / link).resolve().rglob("*") if p.is_file()]
-    for path in (*files, *(folder / "validation").iterdir(), folder / "rollouts.jsonl", folder / "config.json"):
+    for path in (
+        *files,
+        *(folder / "validation").iterdir(),
+        folder / "rollouts.jsonl",
+        folder / "config.json",
+    ):
         whole[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
     whole["panels"] = json.loads((folder / "summary.json").read_text())["panels"]
     return whole

@@ -39,7 +39,9 @@ def weights(folder):
 
 
 def run(folder, *overrides, resume=False):
-    return train(load_config(overrides=(*SMALL, *overrides)), folder, resume=resume, on_iteration=lambda *_: None)
+    return train(
+        load_config(overrides=(*SMALL, *overrides)), folder, resume=resume, on_iteration=lambda *_: None
+    )
 
 
 @pytest.mark.parametrize("recipe", sorted(RECIPES))

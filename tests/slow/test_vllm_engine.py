@@ -96,7 +96,10 @@ def test_the_same_seeds_draw_the_same_tokens_and_copies_differ(run):
     def drawn(seed):
         session = run.decoder.session([[5, 6, 7]], copies=4, capacity=64)
         found = session.generate(
-            range(4), max_new_tokens=12, temperature=1.0, generator=torch.Generator(device=DEVICE).manual_seed(seed)
+            range(4),
+            max_new_tokens=12,
+            temperature=1.0,
+            generator=torch.Generator(device=DEVICE).manual_seed(seed),
         )
         return [r.tokens.tolist() for r in found]
 

@@ -19,7 +19,10 @@ from bipace.theory.textworlds import world
 
 
 def test_a_refused_text_is_another_action_than_the_executed_command_it_resembles():
-    done, said = executed_key("go to cabinet 1", "go to cabinet 1", True), executed_key("Go To Cabinet 1", None, False)
+    done, said = (
+        executed_key("go to cabinet 1", "go to cabinet 1", True),
+        executed_key("Go To Cabinet 1", None, False),
+    )
     assert done != said
     assert executed_key("go  to CABINET 1 ", None, False) == said
     assert executed_key("anything", None, False, "one") == executed_key("", None, False, "one") != said
@@ -38,8 +41,17 @@ def test_tag_verb_is_the_name_of_the_tag():
 def test_tool_calls_are_equal_where_name_and_arguments_are():
     text = 'search({"a": 1, "q": "tea"})'
     flat = {"name": "search", "arguments": {"q": "tea", "a": 1}}
-    nested = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": '{"q": "tea", "a": 1.0}'}}
-    assert tool_call(flat) == tool_call(nested) == tool_call({"name": "search", "input": {"a": 1, "q": "tea"}}) == text
+    nested = {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": "search", "arguments": '{"q": "tea", "a": 1.0}'},
+    }
+    assert (
+        tool_call(flat)
+        == tool_call(nested)
+        == tool_call({"name": "search", "input": {"a": 1, "q": "tea"}})
+        == text
+    )
     assert tool_call({"name": "stop"}) == tool_call({"name": "stop", "arguments": ""}) == "stop({})"
     assert tool_call({"name": "run", "arguments": " {broken "}) == "run({broken)"
     assert tool_call({"name": "f", "arguments": {1: (2, None)}}) == 'f({"1": [2, null]})'
@@ -73,7 +85,9 @@ def test_what_counts_as_executed():
 
 
 def test_an_environment_that_contradicts_itself_is_named():
-    with pytest.raises(ValueError, match=r"Turn\.executed: 'fly' is none of the 2 admissible commands offered"):
+    with pytest.raises(
+        ValueError, match=r"Turn\.executed: 'fly' is none of the 2 admissible commands offered"
+    ):
         executed_command("fly", Turn("", admissible=("go", "look")), Turn("", executed="fly"))
     with pytest.raises(ValueError, match=r"Turn\.executed: 'go' beside valid=False"):
         executed_command("go", Turn(""), Turn("", valid=False, executed="go"))
@@ -139,7 +153,9 @@ def test_webshop_lower_cases_and_searches_from_any_page():
     task = suite.splits["gen-train"][0]
     turn = suite.make().reset(task)
     found = play(
-        suite.make(), task, ["SEARCH[Red   shoes]", "search[red shoes]", "Click[Back to Search]", "click[no]", "x"]
+        suite.make(),
+        task,
+        ["SEARCH[Red   shoes]", "search[red shoes]", "Click[Back to Search]", "click[no]", "x"],
     )
     assert found == ["search[red shoes]", "search[red shoes]", "click[back to search]", None, None]
     assert turn.unlisted

@@ -59,7 +59,9 @@ def test_a_step_without_an_index_is_refused(t):
 
 
 def test_two_different_rows_of_one_name_are_refused_and_a_copy_is_padding():
-    with pytest.raises(ValueError, match="rows 0 and 1 are both step 0 of trajectory 0 in group 'g' and differ"):
+    with pytest.raises(
+        ValueError, match="rows 0 and 1 are both step 0 of trajectory 0 in group 'g' and differ"
+    ):
         to_table([step(), step(action="b")])
     with pytest.warns(UndeclaredPaddingWarning, match="1 rows are copies"):
         rows, counts = to_table([step(), step(), step(trajectory=1)])
@@ -149,5 +151,8 @@ def test_a_key_has_the_default_it_has_in_bipace_train():
     ours, theirs = Settings(), Config()
     for section in ("env", "prompt", "features", "update"):
         for name in type(getattr(ours, section)).model_fields:
-            assert getattr(getattr(ours, section), name) == getattr(getattr(theirs, section), name), (section, name)
+            assert getattr(getattr(ours, section), name) == getattr(getattr(theirs, section), name), (
+                section,
+                name,
+            )
     assert describe(ours.recipe()) == describe(theirs.recipe())

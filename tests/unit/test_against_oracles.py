@@ -19,7 +19,10 @@ level_modes = st.fixed_dictionaries({"mode": modes}) | st.fixed_dictionaries(
 )
 leave_out = {"leave_out": st.sampled_from(["nothing", "trajectory"])}
 joint = {"w": st.sampled_from([0.0, 0.5, 1.0, 3.0]), "gamma": st.sampled_from([0.0, 0.5, 0.95, 1.0])}
-state_side = {"eps": st.sampled_from([0.0, EPS / 2, EPS, 0.5, 1.0]), "centroid": st.sampled_from(["mean", "leader"])}
+state_side = {
+    "eps": st.sampled_from([0.0, EPS / 2, EPS, 0.5, 1.0]),
+    "centroid": st.sampled_from(["mean", "leader"]),
+}
 action_side = {
     "fallback": st.sampled_from(["no_diff_action", "no_same_action_peer", "never"]),
     "clusters": st.sampled_from(["features", "observation", "ngrams"]),
@@ -96,7 +99,10 @@ def test_clusters_by_chance_keep_the_sizes_of_every_prompt_group(rows, eps):
     dealt = clustering.by_chance(batch, near)
     for task in set(batch.task.tolist()):
         inside = batch.task == task
-        sizes = [sorted(np.unique(labels[inside], return_counts=True)[1].tolist()) for labels in (near(batch), dealt)]
+        sizes = [
+            sorted(np.unique(labels[inside], return_counts=True)[1].tolist())
+            for labels in (near(batch), dealt)
+        ]
         assert sizes[0] == sizes[1]
     assert not any(len(set(batch.task[dealt == label].tolist())) > 1 for label in set(dealt.tolist()))
     order = np.random.default_rng(0).permutation(len(batch))
@@ -107,8 +113,12 @@ def test_clusters_by_chance_keep_the_sizes_of_every_prompt_group(rows, eps):
 @given(step_tables(), st.sampled_from([0.0, 0.5, 0.95, 1.0]))
 def test_returns(rows, gamma):
     batch = to_batch(rows)
-    np.testing.assert_allclose(returns.trajectory_return(batch), oracle_parts.trajectory_return(rows), rtol=1e-12)
-    np.testing.assert_allclose(returns.return_to_go(batch, gamma), oracle_parts.return_to_go(rows, gamma), rtol=1e-12)
+    np.testing.assert_allclose(
+        returns.trajectory_return(batch), oracle_parts.trajectory_return(rows), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        returns.return_to_go(batch, gamma), oracle_parts.return_to_go(rows, gamma), rtol=1e-12
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -129,7 +139,20 @@ def test_feature_clusters(rows, options, form):
 
 
 fragments = st.sampled_from(
-    ["<action>", "</action>", "<ACTION>", " Go North ", "go", "\n", "<think>", "</think>", "<s_1>", "</S_1>", "a", " "]
+    [
+        "<action>",
+        "</action>",
+        "<ACTION>",
+        " Go North ",
+        "go",
+        "\n",
+        "<think>",
+        "</think>",
+        "<s_1>",
+        "</S_1>",
+        "a",
+        " ",
+    ]
 )
 
 
@@ -141,12 +164,16 @@ def test_text_action_keys(response):
     assert executed(response).key == oracle_parts.executed(response)
 
 
-outcomes = st.tuples(st.sampled_from(["go", "GO ", "look", "", "refused"]), st.none() | st.just("go"), st.booleans())
+outcomes = st.tuples(
+    st.sampled_from(["go", "GO ", "look", "", "refused"]), st.none() | st.just("go"), st.booleans()
+)
 
 
 @given(outcomes, outcomes, st.sampled_from(["many", "one"]))
 def test_two_steps_share_the_executed_key_where_the_environment_did_the_same(a, b, refused):
-    assert (executed_key(*a, refused) == executed_key(*b, refused)) == oracle_parts.same_execution(a, b, refused)
+    assert (executed_key(*a, refused) == executed_key(*b, refused)) == oracle_parts.same_execution(
+        a, b, refused
+    )
 
 
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(0, 10))

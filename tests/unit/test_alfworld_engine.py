@@ -40,7 +40,9 @@ def first_difference(ours, recorded, commands):
     return None
 
 
-@pytest.mark.parametrize("game", GENERATED, ids=lambda g: f"{g['family']}-{g['seed']}{'-older' if g['older'] else ''}")
+@pytest.mark.parametrize(
+    "game", GENERATED, ids=lambda g: f"{g['family']}-{g['seed']}{'-older' if g['older'] else ''}"
+)
 def test_generated_games_answer_as_the_stock_stack_did(game):
     made = AlfworldGame(generate(game["family"], game["seed"], game["held_out"], game["older"]))
     for episode in game["episodes"]:
@@ -119,7 +121,9 @@ def test_the_reward_is_one_on_every_step_after_which_the_game_is_won():
 
 def test_threads_that_share_a_game_see_what_one_thread_sees():
     _, shared = generate_game("pick_cool_then_place_in_recep", 4)
-    alone = [random_episode(AlfworldGame(generate("pick_cool_then_place_in_recep", 4)), seed) for seed in range(8)]
+    alone = [
+        random_episode(AlfworldGame(generate("pick_cool_then_place_in_recep", 4)), seed) for seed in range(8)
+    ]
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda seed: random_episode(AlfworldGame(shared), seed), range(8)))
     assert together == alone

@@ -20,30 +20,56 @@ CASES = {
     "no grammar": ({k: v for k, v in GAME.items() if k != "grammar"}, "field 'grammar'"),
     "grammar not text": ({**GAME, "grammar": 3}, "field 'grammar'"),
     "unknown fact": (changed("pddl_problem", "(atLocation", "(isNear"), "predicate in .isnear"),
-    "fact of wrong arity": (changed("pddl_problem", "(atLocation agent1", "(atLocation"), "'atlocation' takes 2"),
+    "fact of wrong arity": (
+        changed("pddl_problem", "(atLocation agent1", "(atLocation"),
+        "'atlocation' takes 2",
+    ),
     "undeclared object": (changed("pddl_problem", "agent1 - agent", "agent2 - agent"), "'agent1'.*:objects"),
-    "a list for a predicate": (changed("pddl_problem", "(atLocation agent1", "((atLocation) agent1"), ":init: .*atom"),
-    "a list for an object": (changed("pddl_problem", "(atLocation agent1", "(atLocation (agent1)"), ":init: .*atom"),
+    "a list for a predicate": (
+        changed("pddl_problem", "(atLocation agent1", "((atLocation) agent1"),
+        ":init: .*atom",
+    ),
+    "a list for an object": (
+        changed("pddl_problem", "(atLocation agent1", "(atLocation (agent1)"),
+        ":init: .*atom",
+    ),
     "two goals": (changed("pddl_problem", "(:goal", "(:goal (and)"), ":goal: expected one"),
     "types in a circle": (
         changed("pddl_domain", "(:types", "(:types ring - band band - ring"),
         "'ring' is below itself",
     ),
-    "action without a name": (changed("pddl_domain", "(:action look", "(:action (look)"), "action without a name"),
+    "action without a name": (
+        changed("pddl_domain", "(:action look", "(:action (look)"),
+        "action without a name",
+    ),
     "walkthrough that is a number": ({**GAME, "walkthrough": 3}, "field 'walkthrough'"),
     "unknown type": (changed("pddl_problem", "agent1 - agent", "agent1 - robot"), "unknown type 'robot'"),
     "no goal": (changed("pddl_problem", "(:goal", "(:wish"), "no :goal"),
     "unbalanced problem": ({**GAME, "pddl_problem": GAME["pddl_problem"] + ")"}, "parenthesis"),
     "unclosed problem": (changed("pddl_problem", "(define", "((define"), "never closed"),
     "unknown predicate in an action": (
-        changed("pddl_domain", "(not (opened ?r))\n            )\n    :effect", "(not (ajar ?r))\n )\n :effect"),
+        changed(
+            "pddl_domain", "(not (opened ?r))\n            )\n    :effect", "(not (ajar ?r))\n )\n :effect"
+        ),
         "action 'openobject'.*'ajar'",
     ),
-    "forall": (changed("pddl_domain", "(checked ?l)", "(forall (?x - object) (checked ?x))"), "action 'look'.*forall"),
-    "action without text": (changed("grammar", "action HeatObject", "action BoilObject"), "action 'heatobject'"),
-    "template without feedback": (changed("grammar", 'feedback :: "#GotoLocation.feedback#";', ""), "'gotolocation'"),
+    "forall": (
+        changed("pddl_domain", "(checked ?l)", "(forall (?x - object) (checked ?x))"),
+        "action 'look'.*forall",
+    ),
+    "action without text": (
+        changed("grammar", "action HeatObject", "action BoilObject"),
+        "action 'heatobject'",
+    ),
+    "template without feedback": (
+        changed("grammar", 'feedback :: "#GotoLocation.feedback#";', ""),
+        "'gotolocation'",
+    ),
     "missing rule": (changed("grammar", '"intro"', '"outro"'), "rule 'intro'"),
-    "unbound name": (changed("grammar", "You close the {r.name}", "You close the {q.name}"), "CloseObject.*'q'"),
+    "unbound name": (
+        changed("grammar", "You close the {r.name}", "You close the {q.name}"),
+        "CloseObject.*'q'",
+    ),
     "unknown attribute": (
         changed("grammar", "You close the {r.name}", "You close {r.colour}"),
         "CloseObject.*'colour'",
@@ -52,13 +78,22 @@ CASES = {
         changed("grammar", "You close the {r.name}", "You close {__import__('os').getcwd()}"),
         "CloseObject",
     ),
-    "unknown predicate in a query": (changed("grammar", "opened(r:receptacle)", "ajar(r:receptacle)"), "ajar"),
-    "rule in a circle": (changed("grammar", "#look.feedback#\\n\\n#task#", "#intro#"), "'intro' refers to itself"),
+    "unknown predicate in a query": (
+        changed("grammar", "opened(r:receptacle)", "ajar(r:receptacle)"),
+        "ajar",
+    ),
+    "rule in a circle": (
+        changed("grammar", "#look.feedback#\\n\\n#task#", "#intro#"),
+        "'intro' refers to itself",
+    ),
     "broken JSON": (
         changed("grammar", '"notImplemented": [', '"notImplemented": ['.replace("[", "")),
         "not valid JSON",
     ),
-    "junk between actions": (changed("grammar", "action CloseObject", "motion CloseObject"), "cannot read near"),
+    "junk between actions": (
+        changed("grammar", "action CloseObject", "motion CloseObject"),
+        "cannot read near",
+    ),
 }
 
 

@@ -13,7 +13,15 @@ from collections import Counter
 
 import pytest
 
-from bipace.envs.alfworld import FAMILIES, AlfworldSuite, GameFileError, generate, generate_game, load_game, plan
+from bipace.envs.alfworld import (
+    FAMILIES,
+    AlfworldSuite,
+    GameFileError,
+    generate,
+    generate_game,
+    load_game,
+    plan,
+)
 from bipace.envs.alfworld.generator import MOST_RECEPTACLES
 from bipace.envs.alfworld.search import search
 from bipace.envs.base import Environment, Suite, UnknownTask
@@ -76,7 +84,9 @@ def test_a_demonstration_solves_the_task_and_takes_only_what_it_has_seen(family,
 
 def test_a_demonstration_looks_where_the_expert_knows(bare):
     tasks = bare.splits["gen-train"][:60]
-    assert sum(len(bare.demonstration(task)) for task in tasks) > 1.5 * sum(len(bare.expert(task)) for task in tasks)
+    assert sum(len(bare.demonstration(task)) for task in tasks) > 1.5 * sum(
+        len(bare.expert(task)) for task in tasks
+    )
 
 
 def test_a_search_without_a_way_to_win_ends():
@@ -92,7 +102,9 @@ def test_a_game_is_the_same_in_any_process():
         "print(hashlib.sha256(json.dumps(generate('look_at_obj_in_light', 5)).encode()).hexdigest())"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}
-    told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     here = hashlib.sha256(json.dumps(generate("look_at_obj_in_light", 5)).encode()).hexdigest()
     assert told.stdout.strip() == here
 
@@ -174,7 +186,9 @@ def test_an_unknown_task_is_named_with_one_that_works(task, bare):
 
 
 def test_asking_for_official_games_that_are_absent_says_how_to_get_them(bare):
-    with pytest.raises(ValueError, match=r"no split or panel 'valid_unseen'.*alfworld-download.*ALFWORLD_DATA"):
+    with pytest.raises(
+        ValueError, match=r"no split or panel 'valid_unseen'.*alfworld-download.*ALFWORLD_DATA"
+    ):
         panel_tasks(bare, "valid_unseen")
 
 

@@ -15,7 +15,9 @@ from bipace.cli import app
 
 @pytest.fixture
 def episodes(tmp_path):
-    steps = [{"observation": "x\x1b[31m", "response": "y [bold]z", "action": "y", "parsed": True, "reward": 0.0}]
+    steps = [
+        {"observation": "x\x1b[31m", "response": "y [bold]z", "action": "y", "parsed": True, "reward": 0.0}
+    ]
     rows = [{"task": "[red]t[/red]", "member": i, "steps": steps} for i in range(3)]
     path = tmp_path / "e.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

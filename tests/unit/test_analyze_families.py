@@ -30,7 +30,12 @@ def test_nemo_gym_joins_what_one_model_call_said_and_masks_what_its_gym_masks(tm
     first, second, masked = read(tmp_path, "nemo_gym").trajectories
     looks = 'look({"at": "bed"})\nlook({"at": "desk"})'
     assert shown(first) == [("Where is the mug?", looks, 0.0), ("a cat\na mug", "desk.", 1.0)]
-    assert (first.task, first.name, first.context, first.role) == ("task 0", "task 0, rollout 0", "Be brief.", "finder")
+    assert (first.task, first.name, first.context, first.role) == (
+        "task 0",
+        "task 0, rollout 0",
+        "Be brief.",
+        "finder",
+    )
     assert first.steps[0].response.startswith("Hm.\nI look.\n")
     assert second.steps[-1].reward == 0.0
     assert masked.out == "masked: agent timed out"
@@ -59,7 +64,12 @@ def test_an_inspect_archive_is_its_samples_with_the_task_of_its_header(tmp_path)
 
 
 def test_an_inspect_log_streams_its_samples_and_keeps_its_head(tmp_path):
-    log = {"version": 2, "eval": {"task": "sums"}, "samples": SAMPLES["inspect"], "reductions": [{"samples": []}]}
+    log = {
+        "version": 2,
+        "eval": {"task": "sums"},
+        "samples": SAMPLES["inspect"],
+        "reductions": [{"samples": []}],
+    }
     (tmp_path / "log.json").write_text(json.dumps(log, indent=2))
     assert [t.task for t in read_file(tmp_path / "log.json").trajectories] == ["sums sample 1"] * 3
 
@@ -74,7 +84,10 @@ def test_terminal_bench_finds_the_transcript_beside_the_results(tmp_path):
     (tmp_path / "run" / "results.json").write_text(json.dumps({"results": [trial, late]}))
     (tmp_path / "run" / "hello" / "hello.1" / "results.json").write_text(json.dumps(trial))
     whole = read_file(tmp_path / "run" / "results.json").trajectories
-    assert shown(whole[0]) == [("screen 0", 'bash_command({"keystrokes": "ls\\n"})', 0.0), ("screen 1", "done", 1.0)]
+    assert shown(whole[0]) == [
+        ("screen 0", 'bash_command({"keystrokes": "ls\\n"})', 0.0),
+        ("screen 1", "done", 1.0),
+    ]
     assert (whole[0].task, whole[0].outcome, whole[1].out) == ("hello", 1.0, "time-out: agent timeout")
     walked = read_files([tmp_path / "run"])
     assert [len(r.trajectories) for r in walked.files] == [1]  # the trial's own results, not the run's again
@@ -89,10 +102,16 @@ def test_a_harbor_trial_takes_its_reward_from_its_own_file(tmp_path, where):
     (trial / "agent" / "trajectory.cont-1.json").write_text(json.dumps(ATIF_CONTINUED))
     (trial / "config.json").write_text(json.dumps({"task": {"path": "tasks/hello"}}))
     if where == "result.json":
-        result = {"task_name": "hello", "trial_name": "hello__abc", "verifier_result": {"rewards": {"reward": 0.5}}}
+        result = {
+            "task_name": "hello",
+            "trial_name": "hello__abc",
+            "verifier_result": {"rewards": {"reward": 0.5}},
+        }
         (trial / where).write_text(json.dumps(result))
     else:
-        (trial / "verifier" / where).write_text("0.5\n" if where == "reward.txt" else '{"speed": 3, "reward": 0.5}')
+        (trial / "verifier" / where).write_text(
+            "0.5\n" if where == "reward.txt" else '{"speed": 3, "reward": 0.5}'
+        )
     (reading,) = read_files([tmp_path / "job"]).files
     (trajectory,) = reading.trajectories
     assert (trajectory.task, trajectory.name) == ("hello", "hello__abc")
@@ -170,8 +189,15 @@ def test_a_continuation_in_a_file_of_its_own_is_joined_and_a_missing_one_is_name
 
 def test_swe_agent_steps_read_the_observation_before_them(tmp_path):
     (trajectory,) = read(tmp_path, "swe_agent", suffix="traj").trajectories
-    assert [(s.observation, s.action) for s in trajectory.steps] == [("ISSUE: it crashes", "ls"), ("a.py", "cat a.py")]
-    assert (trajectory.task, trajectory.name, trajectory.context) == ("ISSUE: it crashes", "repo__1", "You fix bugs.")
+    assert [(s.observation, s.action) for s in trajectory.steps] == [
+        ("ISSUE: it crashes", "ls"),
+        ("a.py", "cat a.py"),
+    ]
+    assert (trajectory.task, trajectory.name, trajectory.context) == (
+        "ISSUE: it crashes",
+        "repo__1",
+        "You fix bugs.",
+    )
     assert trajectory.notes == ("1 entries without an answer are the harness's",)
 
 
@@ -203,7 +229,11 @@ def test_mini_swe_agent_keys_what_was_done(tmp_path):
 def test_mini_swe_agent_reads_responses_too(tmp_path):
     record = mini()
     output = [{"type": "function_call", "call_id": "c", "name": "bash", "arguments": '{"command": "ls"}'}]
-    record["messages"][2] = {"object": "response", "output": output, "extra": {"actions": [{"command": "ls"}]}}
+    record["messages"][2] = {
+        "object": "response",
+        "output": output,
+        "extra": {"actions": [{"command": "ls"}]},
+    }
     record["messages"][3] = {"type": "function_call_output", "call_id": "c", "output": "a.py"}
     (trajectory,) = read(tmp_path, "mini_swe_agent", [record]).trajectories
     assert [(s.observation, s.action) for s in trajectory.steps] == [
@@ -232,7 +262,9 @@ def test_art_parquet_keeps_given_answers_out_and_histories_together(tmp_path):
     choice = {"finish_reason": "length", "index": 0, "message": {"role": "assistant", "content": "cut"}}
     whole = {
         "messages_and_choices": [user("2+2?"), choice],
-        "additional_histories": [{"messages_and_choices": [user("Again."), {**choice, "finish_reason": "stop"}]}],
+        "additional_histories": [
+            {"messages_and_choices": [user("Again."), {**choice, "finish_reason": "stop"}]}
+        ],
         "initial_policy_version": 4,
     }
     row = {**SAMPLES["art"][0], "format_version": 2, "trajectory_json": json.dumps(whole), "messages": None}
@@ -280,8 +312,14 @@ def test_openinference_reads_otlp(tmp_path):
 
     spans = []
     for record in SAMPLES["openinference"][:2]:
-        ids = {"traceId": "t", "spanId": record["context"]["span_id"], "parentSpanId": record["parent_id"] or ""}
-        spans.append({**ids, "name": "x", "startTimeUnixNano": "1", "attributes": pairs(record["attributes"])})
+        ids = {
+            "traceId": "t",
+            "spanId": record["context"]["span_id"],
+            "parentSpanId": record["parent_id"] or "",
+        }
+        spans.append(
+            {**ids, "name": "x", "startTimeUnixNano": "1", "attributes": pairs(record["attributes"])}
+        )
     (trajectory,) = read(
         tmp_path, "openinference", [{"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}]
     ).trajectories

@@ -1,6 +1,7 @@
 """Damaged records of every format: the worst that may happen is one clear sentence, never a traceback.
 
-`BIPACE_FUZZ=100000 pytest tests/unit/test_analyze_fuzz.py` tries that many inputs; `make fuzz-readers` does the same.
+`BIPACE_FUZZ=100000 pytest tests/unit/test_analyze_fuzz.py` tries that many inputs; `make fuzz-readers` does
+the same.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ def written(records: list[Any], rng: random.Random) -> str:
     if rng.random() < 0.15:
         cut = rng.randrange(len(text) + 1)
         text = (
-            text[:cut] + rng.choice(("", "\0", "]", "}", '"', "\\", "[" * 2000, "é")) + text[cut + rng.randrange(3) :]
+            text[:cut]
+            + rng.choice(("", "\0", "]", "}", '"', "\\", "[" * 2000, "é"))
+            + text[cut + rng.randrange(3) :]
         )
     return text
 
@@ -103,13 +106,21 @@ def test_damaged_records_of_every_format_end_in_a_sentence(tmp_path, name):
     for i in range(max(INPUTS // len(SAMPLES), 1)):
         path.write_text(written(damaged(SAMPLES[name], rng), rng), encoding="utf-8", errors="surrogatepass")
         forced = rng.random()
-        options = {"format": name} if forced < 0.3 else {"format": rng.choice(list(FORMATS))} if forced < 0.4 else {}
+        options = (
+            {"format": name}
+            if forced < 0.3
+            else {"format": rng.choice(list(FORMATS))}
+            if forced < 0.4
+            else {}
+        )
         try:
             outcome = attempt(path, **options)
             assert outcome in ("read", ""), outcome
             read += outcome == "read"
         except Exception as error:
-            raise AssertionError(f"input {i} of {name} with {options}: {path.read_bytes()[:2000]!r}") from error
+            raise AssertionError(
+                f"input {i} of {name} with {options}: {path.read_bytes()[:2000]!r}"
+            ) from error
     assert read  # some damage is survived
 
 

@@ -180,7 +180,9 @@ def test_rewards_kept_elsewhere_are_joined_by_id(tmp_path, kind):
     elif kind == "csv":
         rewards.write_text("id,reward\nr0,1\nr1,0.5\nr2,\n")
     else:
-        rewards.write_text(json.dumps({"resolved_ids": ["r0"], "unresolved_ids": ["r1"], "error_ids": ["r2"]}))
+        rewards.write_text(
+            json.dumps({"resolved_ids": ["r0"], "unresolved_ids": ["r1"], "error_ids": ["r2"]})
+        )
     found = analyze(path, Options(rewards=rewards))
     assert [t.steps[-1].reward for t in found.table.trajectories] == [1.0, 0.0 if kind == "report" else 0.5]
     assert found.dropped == {"grader: no reward in the rewards file": 1}
@@ -200,7 +202,9 @@ def test_rewards_that_fit_nothing_or_several_are_refused(tmp_path):
 
 
 def test_nested_columns_are_named_with_dots(tmp_path):
-    rows = [{"who": {"run": r}, "did": "go", "info": {"scores": [0.0, float(r)]}, "task": "t"} for r in range(2)]
+    rows = [
+        {"who": {"run": r}, "did": "go", "info": {"scores": [0.0, float(r)]}, "task": "t"} for r in range(2)
+    ]
     columns = {"trajectory": "who.run", "action": "did", "reward": "info.scores[1]"}
     found = read_file(write(tmp_path / "x.jsonl", rows), columns=columns).trajectories
     assert [(t.name, t.steps[0].reward) for t in found] == [("0", 0.0), ("1", 1.0)]
@@ -211,9 +215,14 @@ def test_nested_columns_are_named_with_dots(tmp_path):
 
 
 def test_csv_and_lists_in_memory_are_read_like_files(tmp_path):
-    (tmp_path / "x.csv").write_text('task,trajectory,step,observation,action,reward\nt,a,0,"x,y",go,\nt,a,1,z,stay,1\n')
+    (tmp_path / "x.csv").write_text(
+        'task,trajectory,step,observation,action,reward\nt,a,0,"x,y",go,\nt,a,1,z,stay,1\n'
+    )
     (trajectory,) = read_file(tmp_path / "x.csv").trajectories
-    assert [(s.observation, s.action, s.reward) for s in trajectory.steps] == [("x,y", "go", 0.0), ("z", "stay", 1.0)]
+    assert [(s.observation, s.action, s.reward) for s in trajectory.steps] == [
+        ("x,y", "go", 0.0),
+        ("z", "stay", 1.0),
+    ]
     assert analyze([chat(1.0), chat(0.0)]).summary()["trajectories"] == 2
     assert analyze([CHAT, CHAT]).summary()["steps"] == 4
     with pytest.raises(NotTrajectories, match="in memory: no trajectories found"):
@@ -263,7 +272,9 @@ def test_trl_reward_columns_are_chosen_by_what_the_advantages_follow(tmp_path):
 
     follows = trl(tmp_path, {**columns, "advantage": centred(accuracy)})
     assert [t.steps[0].reward for t in follows.trajectories] == accuracy
-    assert follows.notes == ["reward = sum of the columns accuracy, unweighted; not rewards: completion_length, style"]
+    assert follows.notes == [
+        "reward = sum of the columns accuracy, unweighted; not rewards: completion_length, style"
+    ]
     both = [1.0, 0.3, 0.9, 1.0, 1.6, 0.3]
     summed = trl(tmp_path, {**columns, "advantage": centred(both)})
     assert [t.steps[0].reward for t in summed.trajectories] == both
@@ -316,7 +327,9 @@ def test_a_recipe_of_ones_own_stands_beside_the_shipped_ones(tmp_path):
 def test_nested_brackets_and_a_long_line_end_in_a_sentence_in_bounded_memory(tmp_path):
     (tmp_path / "deep.json").write_text("[" * 100_000 + "]" * 100_000)
     good = json.dumps(chat(1.0))
-    (tmp_path / "deep.jsonl").write_text(f"{good}\n" + '{"a":' * 100_000 + "1" + "}" * 100_000 + f"\n{good}\n")
+    (tmp_path / "deep.jsonl").write_text(
+        f"{good}\n" + '{"a":' * 100_000 + "1" + "}" * 100_000 + f"\n{good}\n"
+    )
     script = (
         "import re\n"
         "from bipace.analyze import read_file\n"
@@ -328,7 +341,9 @@ def test_nested_brackets_and_a_long_line_end_in_a_sentence_in_bounded_memory(tmp
         # The high-water mark of this program: ru_maxrss would begin with that of the process that started it.
         "print(int(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]) // 1024)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120
+    )
     refused, skipped, peak = done.stdout.strip().splitlines()
     assert "nested more than 100 levels deep" in refused
     assert "nested more than 100 levels deep" in skipped

@@ -67,7 +67,9 @@ def test_a_finding_names_its_worst_groups_with_their_numbers(tmp_path):
 
 
 def test_findings_of_one_severity_are_in_order_of_harm(tmp_path):
-    rows = [episode(f"t{g}", m, [(f"o{g}{m}{t}", "x") for t in range(3)], 0.0) for g in range(4) for m in range(2)]
+    rows = [
+        episode(f"t{g}", m, [(f"o{g}{m}{t}", "x") for t in range(3)], 0.0) for g in range(4) for m in range(2)
+    ]
     rows += [episode("varied", m, [("o", "x")], float(m)) for m in range(2)]
     found = analyze(write(tmp_path / "h.jsonl", rows))
     warnings = [f for f in found.findings if f.severity == "warning" and not f.first]
@@ -78,7 +80,10 @@ def test_findings_of_one_severity_are_in_order_of_harm(tmp_path):
 
 def test_own_steps_are_no_peers_where_a_finding_says_what_step_credit_changes(tmp_path):
     # Each trajectory sees its own room twice: its clusters hold two steps and one trajectory.
-    rows = [episode("t", m, [(f"room {'abcd'[m] * 9}", f"go {t}") for t in range(2)], float(m == 0)) for m in range(4)]
+    rows = [
+        episode("t", m, [(f"room {'abcd'[m] * 9}", f"go {t}") for t in range(2)], float(m == 0))
+        for m in range(4)
+    ]
     found = analyze(write(tmp_path / "o.jsonl", rows), Options(eps=0.0))
     assert found.credits["gigpo"].diagnostics["lone_step_share"] == 0
     assert not np.array_equal(found.credits["gigpo"].values, found.credits["grpo"].values)
@@ -94,7 +99,8 @@ def test_advice_on_similarity_follows_the_sweep(tmp_path):
 
     hall = "you stand in the large old hall of the house"
     wall = "door in the wall before you"
-    # One state in a wording of its own for every rollout, which tells red from blue: wider radii join what is alike.
+    # One state in a wording of its own for every rollout, which tells red from blue: wider radii join what is
+    # alike.
     apart = [
         episode(f"t{g}", m, [(f"{hall} number {m}", "go"), (f"you see a {'red' if m % 2 else 'blue'} {wall} {m}", "x")],
                 float(m % 2)) for g in range(4) for m in range(8)
@@ -163,7 +169,9 @@ def test_files_are_named_by_as_little_as_keeps_them_apart(files, names):
 def test_the_table_of_steps_holds_every_recipes_arithmetic(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow (the extra `analyze`) is absent")
     csv = pytest.importorskip("pyarrow.csv")
-    rows = [episode("t", m, [("hall", "go"), (f"door {m % 2}", "ab"[m % 2])], float(m == 0)) for m in range(4)]
+    rows = [
+        episode("t", m, [("hall", "go"), (f"door {m % 2}", "ab"[m % 2])], float(m == 0)) for m in range(4)
+    ]
     rows[0]["steps"][0]["observation"] = "half a pair \ud800"
     found = analyze(write(tmp_path / "e.jsonl", rows))
     found.export(tmp_path / "sub" / "steps.parquet")
@@ -175,18 +183,24 @@ def test_the_table_of_steps_holds_every_recipes_arithmetic(tmp_path):
     assert table["t"].to_pylist() == [0, 1] * 4
     for name, credit in found.credits.items():
         np.testing.assert_array_equal(table[f"{name}.advantage"].to_numpy(), credit.values)
-    q, v, scale, value, branch = (table[f"bipace.step.{k}"].to_numpy() for k in ("q", "v", "scale", "value", "branch"))
+    q, v, scale, value, branch = (
+        table[f"bipace.step.{k}"].to_numpy() for k in ("q", "v", "scale", "value", "branch")
+    )
     compared = branch > 0
     np.testing.assert_allclose(value[compared], ((q - v) / scale)[compared])
     assert compared.any()
-    np.testing.assert_array_equal(table["eps_0.1.cluster"].to_numpy(), table["bipace.step.cluster"].to_numpy())
+    np.testing.assert_array_equal(
+        table["eps_0.1.cluster"].to_numpy(), table["bipace.step.cluster"].to_numpy()
+    )
     assert any(name.startswith("hgpo.step_2.") for name in table.column_names)
     found.export(tmp_path / "steps.csv")
     again = csv.read_csv(tmp_path / "steps.csv")
     assert again.column_names == table.column_names
     np.testing.assert_allclose(again["bipace.advantage"].to_numpy(), found.credits["bipace"].values)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["e.jsonl", "steps.csv", "sub"]
-    with pytest.raises(ValueError, match=r"--export .*steps\.xls: expected a file that ends in \.parquet or \.csv"):
+    with pytest.raises(
+        ValueError, match=r"--export .*steps\.xls: expected a file that ends in \.parquet or \.csv"
+    ):
         found.export(tmp_path / "steps.xls")
 
 
@@ -196,7 +210,11 @@ def test_every_step_of_the_table_is_a_row_whatever_the_file(tmp_path):
 
 
 def test_blocks_hold_every_group_once_and_the_numbers_of_all_steps(tmp_path):
-    rows = [episode(f"t{g}", m, [(f"o{t}", f"a{m}") for t in range(40)], float(m)) for g in range(9) for m in range(4)]
+    rows = [
+        episode(f"t{g}", m, [(f"o{t}", f"a{m}") for t in range(40)], float(m))
+        for g in range(9)
+        for m in range(4)
+    ]
     found = analyze(write(tmp_path / "b.jsonl", rows))
     data, blocks = page_data(found)
     index = blocks.pop("index")
@@ -216,7 +234,9 @@ def test_texts_are_cut_until_the_page_has_the_size_asked_for(tmp_path):
     random = np.random.default_rng(0)
     noise = lambda: base64.b64encode(random.bytes(6000)).decode()  # noqa: E731
     rows = [
-        episode(f"t{g}", m, [(noise(), noise()[:300]) for _ in range(5)], float(m)) for g in range(20) for m in range(2)
+        episode(f"t{g}", m, [(noise(), noise()[:300]) for _ in range(5)], float(m))
+        for g in range(20)
+        for m in range(2)
     ]
     path = write(tmp_path / "n.jsonl", rows)
     for megabytes, least in ((30.0, CUTS[0]), (0.7, 300)):
@@ -235,10 +255,14 @@ def test_the_page_is_the_same_twice_and_a_block_is_what_was_put_in():
     assert page == build_page("bipace.report", "T", ("tables.js",), {"x": 1}, {"0": block})
     held = re.search(r'id="block-0">([A-Za-z0-9+/=]*)</script>', page)
     assert held is not None
-    assert json.loads(gzip.decompress(base64.b64decode(held[1]))) == {"texts": ["</script>", "a?b"], "n": [1.5]}
+    assert json.loads(gzip.decompress(base64.b64decode(held[1]))) == {
+        "texts": ["</script>", "a?b"],
+        "n": [1.5],
+    }
 
 
-# Viénot, Brettel and Mollon 1999 (protanopia, deuteranopia) and Brettel's tritan approximation, on linear RGB.
+# Viénot, Brettel and Mollon 1999 (protanopia, deuteranopia) and Brettel's tritan approximation, on linear
+# RGB.
 SIGHTS = {
     "normal": np.eye(3),
     "protan": np.array([[0.1124, 0.8876, 0.0], [0.1124, 0.8876, 0.0], [0.0040, -0.0040, 1.0]]),
@@ -253,7 +277,9 @@ def linear(colour):
 
 
 def lab(rgb):
-    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ np.clip(rgb, 0, 1)
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ np.clip(
+        rgb, 0, 1
+    )
     f = np.cbrt(np.maximum(xyz / [0.9505, 1.0, 1.089], 1e-9))
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 

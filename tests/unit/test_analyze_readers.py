@@ -17,7 +17,9 @@ SHARED = Path(os.environ.get("BIPACE_SHARED") or Path(__file__).resolve().parent
 if not SHARED.is_dir():
     SHARED = Path(__file__).resolve().parents[2].parent.parent / "shared"
 REAL = SHARED / "data" / "trajectories"
-real_files = pytest.mark.skipif(not REAL.is_dir(), reason="the shared folder with public trajectories is absent")
+real_files = pytest.mark.skipif(
+    not REAL.is_dir(), reason="the shared folder with public trajectories is absent"
+)
 
 CHAT = [
     {"role": "system", "content": "Be brief."},
@@ -113,7 +115,9 @@ def test_verl_output_with_chat_markers_is_split_into_turns(tmp_path):
 
 
 def test_a_file_written_by_verl_is_read(tmp_path):
-    trainer = pytest.importorskip("verl.trainer.ppo.v1.trainer_base", reason="verl is absent", exc_type=ImportError)
+    trainer = pytest.importorskip(
+        "verl.trainer.ppo.v1.trainer_base", reason="verl is absent", exc_type=ImportError
+    )
     trainer.PPOTrainer._write_generations(
         ["q", "q"], ["<action>a</action>", "b"], [None, None], [np.float32(1), np.float32(0)],
         {"uid": ["u_0_0", "u_1_0"]}, str(tmp_path), 3,
@@ -143,9 +147,18 @@ def test_trl_parquet_sums_its_reward_columns(tmp_path, chat):
 
 
 def test_results_written_by_verifiers_are_read(tmp_path):
-    save = pytest.importorskip("verifiers.utils.save_utils", reason="verifiers 0.1 is absent", exc_type=ImportError)
+    save = pytest.importorskip(
+        "verifiers.utils.save_utils", reason="verifiers 0.1 is absent", exc_type=ImportError
+    )
     outputs = [
-        {"example_id": 4, "prompt": CHAT[:2], "completion": CHAT[2:], "reward": r, "is_completed": True, "metrics": {}}
+        {
+            "example_id": 4,
+            "prompt": CHAT[:2],
+            "completion": CHAT[2:],
+            "reward": r,
+            "is_completed": True,
+            "metrics": {},
+        }
         for r in (0.0, 1.0)
     ]
     save.save_outputs(outputs, tmp_path)
@@ -220,7 +233,14 @@ def test_columns_of_a_flat_table_can_be_named(tmp_path):
         for i in range(2)
         for t in (1, 0)
     ]  # fmt: skip
-    columns = {"task": "who", "trajectory": "run", "step": "n", "observation": "saw", "action": "did", "reward": "got"}
+    columns = {
+        "task": "who",
+        "trajectory": "run",
+        "step": "n",
+        "observation": "saw",
+        "action": "did",
+        "reward": "got",
+    }
     reading = read_file(write(tmp_path / "rows.jsonl", rows), columns=columns)
     assert sizes(reading) == ("rows", 1, 2, 4)
     assert [s.reward for s in reading.trajectories[0].steps] == [0.0, 1.0]
@@ -230,7 +250,9 @@ def test_columns_of_a_flat_table_can_be_named(tmp_path):
 
 @pytest.mark.parametrize("how", ["gzip", "zstd", "utf-16", "cp1252", "bom"])
 def test_compression_and_encodings(tmp_path, how):
-    text = json.dumps([{"messages": [{"role": "user", "content": "Ärger"}, CHAT[-1]], "reward": 1}], ensure_ascii=False)
+    text = json.dumps(
+        [{"messages": [{"role": "user", "content": "Ärger"}, CHAT[-1]], "reward": 1}], ensure_ascii=False
+    )
     path = tmp_path / "file"
     if how == "gzip":
         path.write_bytes(gzip.compress(text.encode()))
@@ -267,7 +289,9 @@ def test_a_cut_off_list_gives_what_was_whole(tmp_path):
 @pytest.mark.parametrize("content", ["hello\nworld\n", '{"a": 1}\n{"a": 2}\n', "[1, 2, 3]", "{", "\0\1\2"])
 def test_what_is_no_trajectory_is_told_what_was_looked_for(tmp_path, content):
     (tmp_path / "x").write_text(content)
-    with pytest.raises(NotTrajectories, match=r"no trajectories found.*Looked for: nemo_gym, .*--map task=COLUMN"):
+    with pytest.raises(
+        NotTrajectories, match=r"no trajectories found.*Looked for: nemo_gym, .*--map task=COLUMN"
+    ):
         read_file(tmp_path / "x")
 
 
@@ -295,5 +319,8 @@ def test_a_trajectory_of_harbors_own_models_is_read(tmp_path):
     written = atif.Trajectory(session_id="s", agent=agent, steps=steps, extra={"reward": 1.0}).to_json_dict()
     (tmp_path / "trajectory.json").write_text(json.dumps(written, indent=2))
     (trajectory,) = read_file(tmp_path / "trajectory.json").trajectories
-    assert [(s.observation, s.action) for s in trajectory.steps] == [("Fix the bug.", "ls({})"), ("a.py", "done.")]
+    assert [(s.observation, s.action) for s in trajectory.steps] == [
+        ("Fix the bug.", "ls({})"),
+        ("a.py", "done."),
+    ]
     assert trajectory.steps[-1].reward == 1.0

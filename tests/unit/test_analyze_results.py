@@ -20,7 +20,9 @@ SHARED = Path(os.environ.get("BIPACE_SHARED") or Path(__file__).resolve().parent
 if not SHARED.is_dir():
     SHARED = Path(__file__).resolve().parents[2].parent.parent / "shared"
 REAL = SHARED / "data" / "trajectories"
-real_files = pytest.mark.skipif(not REAL.is_dir(), reason="the shared folder with public trajectories is absent")
+real_files = pytest.mark.skipif(
+    not REAL.is_dir(), reason="the shared folder with public trajectories is absent"
+)
 
 
 def episode(task, member, pairs, reward=0.0, won=None):
@@ -70,7 +72,10 @@ def test_shown_arithmetic_gives_the_value_of_every_term(small):
     data = analyze(small).to_dict()
     columns = data["columns"]
     seen = 0
-    for credit in [*data["credit"].values(), *(c for e in data["credit_by_eps"] for c in e["credit"].values())]:
+    for credit in [
+        *data["credit"].values(),
+        *(c for e in data["credit_by_eps"] for c in e["credit"].values()),
+    ]:
         for term in credit["terms"]:
             q, v, scale, value, branch = (
                 np.array(columns[term[k]], np.float64) for k in ("q", "v", "scale", "value", "branch")
@@ -144,7 +149,8 @@ def test_unhashable_and_giant_observations_are_kept_apart_and_cut_for_the_page(t
 
 def test_two_files_with_one_task_name_stay_apart_unless_merged(tmp_path):
     paths = [
-        write(tmp_path / f"{n}.jsonl", [episode("a", i, [("x", "y")], float(n)) for i in range(2)]) for n in range(2)
+        write(tmp_path / f"{n}.jsonl", [episode("a", i, [("x", "y")], float(n)) for i in range(2)])
+        for n in range(2)
     ]
     apart, merged = analyze(paths), analyze(paths, Options(merge=True))
     assert (apart.health.numbers["groups"], merged.health.numbers["groups"]) == (2, 1)

@@ -21,7 +21,9 @@ if not SHARED.is_dir():
     SHARED = Path(__file__).resolve().parents[2].parent.parent / "shared"
 FORMATS = SHARED / "data" / "formats"
 MADE = FORMATS / "made"
-pytestmark = pytest.mark.skipif(not FORMATS.is_dir(), reason="the shared folder with sample formats is absent")
+pytestmark = pytest.mark.skipif(
+    not FORMATS.is_dir(), reason="the shared folder with sample formats is absent"
+)
 
 
 def rewards(found):
@@ -86,7 +88,9 @@ def test_openhands_conversations():
     _, v0 = summary("openhands/v0_saved_trajectory.json")
     found, v1 = summary("openhands/sdk_v1_events.jsonl")
     assert (v0, v1) == (("openhands", 1, 1, 2), ("openhands", 1, 1, 2))
-    assert found.table.steps[1].observation.count("mire saso") == 2  # the lost action's observation was read too
+    assert (
+        found.table.steps[1].observation.count("mire saso") == 2
+    )  # the lost action's observation was read too
 
 
 def test_atif_runs_continuations_and_sub_agents():
@@ -100,8 +104,14 @@ def test_atif_runs_continuations_and_sub_agents():
     assert (len(summariser.steps), summariser.parent) == (1, "Nupogita_Votomele_ID")
     assert [len(t.steps) for t in found["harbor_terminus2_timeout.json"]] == [3]
     # A dispatch without a model call is no step; each child is a trajectory of its own.
-    assert [(len(t.steps), bool(t.parent)) for t in found["v17_embedded_subagents.json"]] == [(1, False), (1, True)]
-    assert [(len(t.steps), bool(t.parent)) for t in found["subagent_trajectories.json"]] == [(2, False), (1, True)]
+    assert [(len(t.steps), bool(t.parent)) for t in found["v17_embedded_subagents.json"]] == [
+        (1, False),
+        (1, True),
+    ]
+    assert [(len(t.steps), bool(t.parent)) for t in found["subagent_trajectories.json"]] == [
+        (2, False),
+        (1, True),
+    ]
 
 
 def test_terminus_keystrokes_are_one_key_said_or_called():
@@ -154,7 +164,10 @@ def test_a_judge_is_no_peer_of_a_solver():
 
 def test_two_segments_are_one_rollout_with_one_reward():
     found = analyze(MADE / "a06_two_segments_same_rollout.jsonl")
-    assert [(len(t.steps), sum(s.reward for s in t.steps)) for t in found.table.trajectories] == [(3, 1.0), (1, 0.5)]
+    assert [(len(t.steps), sum(s.reward for s in t.steps)) for t in found.table.trajectories] == [
+        (3, 1.0),
+        (1, 0.5),
+    ]
 
 
 def test_parallel_calls_have_one_order_and_written_calls_the_native_key():
@@ -170,7 +183,10 @@ def test_parallel_calls_have_one_order_and_written_calls_the_native_key():
 def test_verl_calls_without_a_uid_are_joined_by_their_texts_and_said_so():
     found = analyze(MADE / "a08_verl_multicall_without_uid.jsonl")
     assert found.summary()["groups"] == 1
-    assert [(len(t.steps), sum(s.reward for s in t.steps)) for t in found.table.trajectories] == [(2, 1.0), (2, 0.0)]
+    assert [(len(t.steps), sum(s.reward for s in t.steps)) for t in found.table.trajectories] == [
+        (2, 1.0),
+        (2, 0.0),
+    ]
     assert ids(found)["missing-uid"].count == 4
 
 

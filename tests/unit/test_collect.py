@@ -123,9 +123,13 @@ def test_13_overlong_prompts_are_counted_and_crash_nothing(actor):
     collector = Collector(Counting(), max_steps=4, max_new_tokens=6, max_tokens=60)
     generator = torch.Generator().manual_seed(0)
     for style in ("transcript", "window"):
-        found = replace(collector, style=style).collect(actor, ["9-c"], 2, temperature=1.0, generator=generator)
+        found = replace(collector, style=style).collect(
+            actor, ["9-c"], 2, temperature=1.0, generator=generator
+        )
         assert all(t.overlong and t.truncated for t in found)
-    too_small = replace(collector, max_tokens=16).collect(actor, ["9-c"], 2, temperature=1.0, generator=generator)
+    too_small = replace(collector, max_tokens=16).collect(
+        actor, ["9-c"], 2, temperature=1.0, generator=generator
+    )
     assert [t.steps for t in too_small] == [[], []]
     assert [t.sequences for t in too_small] == [[], []]
     assert len(to_rows(too_small).batch) == 0
@@ -161,7 +165,9 @@ def test_a_panel_is_played_once_and_reported_by_family(actor):
     tasks = panel_tasks(suite, "all")
     result = evaluate(actor, collector, tasks, temperature=0.4, generator=torch.Generator().manual_seed(0))
     assert result.success == pytest.approx(2 / 3)
-    assert result.by_family() == {k: {"success": s, "n": 1.0} for k, s in (("1", 1.0), ("2", 1.0), ("9", 0.0))}
+    assert result.by_family() == {
+        k: {"success": s, "n": 1.0} for k, s in (("1", 1.0), ("2", 1.0), ("9", 0.0))
+    }
     assert result.summary()["n"] == 3
     assert result.score == result.summary()["score"] == result.success  # rewards are 0 and 1 here
     with pytest.raises(ValueError, match="no split or panel 'nope'; it has all"):
@@ -173,14 +179,21 @@ def test_the_table_takes_partial_rewards_or_successes_alone():
     partly = Trajectory("1", 0, [step(0.0), step(0.5)], terminated=True)
     wholly = Trajectory("1", 1, [step(0.25), step(1.0)], won=True, terminated=True)
     assert to_rows([partly, wholly], reward_scale=10.0).batch.reward.tolist() == [0, 5, 2.5, 10]
-    assert to_rows([partly, wholly], reward_scale=10.0, success_only=True).batch.reward.tolist() == [0, 0, 0, 10]
+    assert to_rows([partly, wholly], reward_scale=10.0, success_only=True).batch.reward.tolist() == [
+        0,
+        0,
+        0,
+        10,
+    ]
 
 
 def test_a_panels_score_is_the_mean_reward_and_counts_what_is_not_a_success():
     def episode(reward, won):
         return Trajectory("1", 0, [Step("", "", 1, "", True, True, True, reward)], won=won)
 
-    result = PanelResult(Counting(), [episode(0.5, False), episode(1.0, True), episode(0.0, False), Trajectory("1", 0)])
+    result = PanelResult(
+        Counting(), [episode(0.5, False), episode(1.0, True), episode(0.0, False), Trajectory("1", 0)]
+    )
     assert (result.success, result.score) == (1 / 4, 1.5 / 4)
     assert result.metrics()["reward_mean"] == result.summary()["score"] == 1.5 / 4
 
@@ -192,5 +205,7 @@ def test_intervals_cover_what_is_known():
     assert success_interval(0, 10)[0] == 0.0
     assert score_interval([0.5]) is None
     assert score_interval([0.5, 0.5]) == [0.5, 0.5]
-    low, high = score_interval([0.0, 0.5, 1.0])  # Student's t with two degrees of freedom: 4.303 standard errors
+    low, high = score_interval(
+        [0.0, 0.5, 1.0]
+    )  # Student's t with two degrees of freedom: 4.303 standard errors
     assert (round(low, 3), round(high, 3)) == (-0.742, 1.742)

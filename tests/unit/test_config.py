@@ -29,7 +29,9 @@ def test_defaults_are_a_valid_configuration():
 def test_file_then_overrides(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text('estimator = "gigpo"\n[credit]\nw = 0.5\n[env]\nmax_steps = 7\n')
-    config = load_config(path, ["env.max_steps=12", "rollout.tasks=4", "env.split=heldout", "credit.gamma=0.9"])
+    config = load_config(
+        path, ["env.max_steps=12", "rollout.tasks=4", "env.split=heldout", "credit.gamma=0.9"]
+    )
     assert (config.estimator, config.env.max_steps, config.rollout.tasks) == ("gigpo", 12, 4)
     assert config.env.split == "heldout"
     assert config.credit == {"w": 0.5, "gamma": 0.9}
@@ -103,7 +105,10 @@ def test_former_names_are_understood_with_a_message(tmp_path):
     with pytest.warns(FutureWarning, match=r"rollout\.parallel|update\.max_skipped was removed") as caught:
         assert load_config(old).rollout.parallel == 7
     assert len(caught) == 2
-    with pytest.warns(FutureWarning), pytest.raises(ConfigError, match=r"both are given; keep rollout\.parallel"):
+    with (
+        pytest.warns(FutureWarning),
+        pytest.raises(ConfigError, match=r"both are given; keep rollout\.parallel"),
+    ):
         config_from({"rollout": {"wave": 7, "parallel": 8}})
     with pytest.raises(ConfigError, match=r"update\.max_skipped: 9; this key was removed, 3 always holds"):
         load_config(overrides=["update.max_skipped=9"])
@@ -154,7 +159,9 @@ def test_the_schema_carries_the_values_of_a_configuration():
 
 
 def test_vllm_needs_features_from_the_actors_own_forward():
-    with pytest.raises(ConfigError, match=r"'rollout' with rollout\.engine=vllm.*set features\.source=shared"):
+    with pytest.raises(
+        ConfigError, match=r"'rollout' with rollout\.engine=vllm.*set features\.source=shared"
+    ):
         load_config(overrides=["rollout.engine=vllm"])
     for source in ("shared", "separate"):
         found = load_config(overrides=["rollout.engine=vllm", f"features.source={source}"])

@@ -29,7 +29,9 @@ def test_the_truth_itself_scores_perfectly(truth):
 
 
 def test_saying_nothing_scores_nothing(truth):
-    found = {name: values[0] for name, values in score(truth, np.zeros(len(truth.batch)), bootstraps=0).items()}
+    found = {
+        name: values[0] for name, values in score(truth, np.zeros(len(truth.batch)), bootstraps=0).items()
+    }
     assert found["zero_share"] == 1.0
     assert found["pearson"] == found["spearman"] == found["sign"] == found["gradient_cosine"] == 0.0
     assert found["rmse"] == pytest.approx(np.sqrt((truth.advantage**2).mean()))
@@ -42,7 +44,9 @@ def test_the_scores_are_their_definitions(truth):
     matters = np.abs(truth.advantage) > 1e-9
     assert found["sign"][0] == pytest.approx((np.sign(values) == np.sign(truth.advantage))[matters].mean())
     a, b = values @ truth.gradient, truth.advantage @ truth.gradient
-    assert found["gradient_cosine"][0] == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b), rel=1e-5)
+    assert found["gradient_cosine"][0] == pytest.approx(
+        a @ b / np.linalg.norm(a) / np.linalg.norm(b), rel=1e-5
+    )
 
 
 def test_signs_are_judged_where_the_truth_stands_out_of_its_own_error(truth):
@@ -94,7 +98,9 @@ def test_a_resample_is_the_score_of_the_drawn_prompt_groups(truth):
     rows = np.concatenate([np.flatnonzero(task == g) for g in range(6) for _ in range(drawn[g])])
     assert found["pearson"][3] == pytest.approx(np.corrcoef(values[rows], truth.advantage[rows])[0, 1])
     a, b = values[rows] @ truth.gradient[rows], truth.advantage[rows] @ truth.gradient[rows]
-    assert found["gradient_cosine"][3] == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b), rel=1e-5)
+    assert found["gradient_cosine"][3] == pytest.approx(
+        a @ b / np.linalg.norm(a) / np.linalg.norm(b), rel=1e-5
+    )
 
 
 def test_a_saved_truth_comes_back_and_another_identity_is_refused(truth, tmp_path):
@@ -155,7 +161,9 @@ def test_a_policy_that_always_or_never_succeeds_is_no_result(skill, horizon, win
     assert flat.batch.terminated.sum() / len(np.unique(flat.batch.trajectory)) == wins
     with pytest.raises(NoVariance, match="always or never"):
         score_all([flat], [parse_candidate("grpo")])
-    judged = score_all([flat, world_truth("grid", groups=4, group_size=4)], [parse_candidate("grpo")], bootstraps=5)
+    judged = score_all(
+        [flat, world_truth("grid", groups=4, group_size=4)], [parse_candidate("grpo")], bootstraps=5
+    )
     assert (judged["seeds"], judged["seeds_without_variance"]) == (1, 1)
 
 
@@ -166,7 +174,9 @@ def test_steps_on_which_the_truth_does_not_vary_give_no_number(truth):
 
 
 def test_a_group_left_with_one_trajectory_is_judged_with_the_others(truth):
-    lone = (truth.batch.task != 0) | (truth.batch.trajectory == truth.batch.trajectory[truth.batch.task == 0][0])
+    lone = (truth.batch.task != 0) | (
+        truth.batch.trajectory == truth.batch.trajectory[truth.batch.task == 0][0]
+    )
     left = truth.take(np.flatnonzero(lone))
     candidates = shipped(list(truth.layers))
     found = score_all([left], candidates, bootstraps=5)

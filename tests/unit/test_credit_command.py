@@ -18,14 +18,22 @@ def run(monkeypatch, *arguments):
 def test_json_names_every_metric_with_its_interval(monkeypatch, tmp_path, capsys):
     out = tmp_path / "grid"
     asked = ("--recipe", "gigpo", "--recipe", "bipace eps=0.02 layer=spread", "--smaller", 2, "--seeds", 2)
-    assert run(monkeypatch, "world:grid", "--groups", 3, "--group-size", 4, "--out", out, "--json", *asked) in (0, None)
+    assert run(
+        monkeypatch, "world:grid", "--groups", 3, "--group-size", 4, "--out", out, "--json", *asked
+    ) in (0, None)
     found = json.loads(capsys.readouterr().out)
     assert list(found["recipes"]) == ["gigpo", "bipace eps=0.02 layer=spread"]
     assert found["noise_ceiling"] == 1.0
     for metric in ("pearson", "spearman", "sign", "rmse", "zero_share", "gradient_cosine"):
         assert {"value", "low", "high"} <= set(found["recipes"]["gigpo"][metric])
         assert len(found["recipes"]["gigpo"][metric]["seeds"]) == 2
-    assert {p.name for p in out.iterdir()} >= {"seed0.npz", "seed0.json", "seed1.npz", "credit.json", "credit.png"}
+    assert {p.name for p in out.iterdir()} >= {
+        "seed0.npz",
+        "seed0.json",
+        "seed1.npz",
+        "credit.json",
+        "credit.png",
+    }
 
 
 def test_a_folder_with_another_truth_is_refused(monkeypatch, tmp_path, capsys):
@@ -43,7 +51,17 @@ def test_an_actor_that_never_succeeds_gives_no_scores(monkeypatch, tmp_path, cap
     )
     settings = (f"env.suite={own}:too_long", "env.panel=test", "env.held_out=[]", "env.max_steps=1")
     settings += ("prompt.max_new_tokens=8", "prompt.max_tokens=400")
-    common = (tiny_actor_folder, *settings, "--groups", 2, "--group-size", 2, "--out", tmp_path / "t", "--json")
+    common = (
+        tiny_actor_folder,
+        *settings,
+        "--groups",
+        2,
+        "--group-size",
+        2,
+        "--out",
+        tmp_path / "t",
+        "--json",
+    )
     assert run(monkeypatch, *common, "--rerolls", 1) == 2
     assert "rerolls: 1, expected at least 2" in capsys.readouterr().err
     assert run(monkeypatch, *common, "--rerolls", 2) == 2

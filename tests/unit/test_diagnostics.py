@@ -50,7 +50,9 @@ def plain_clusters(rows, labels):
         "cluster_size_p90": ninth_decile(sizes),
         "cluster_size_max": max(sizes),
         "largest_share": max(len(m) / per_task[rows[m[0]]["task"]] for m in members.values()),
-        "comparable_pairs": sum(labels[i] == labels[j] for i in range(len(rows)) for j in range(len(rows)) if i != j),
+        "comparable_pairs": sum(
+            labels[i] == labels[j] for i in range(len(rows)) for j in range(len(rows)) if i != j
+        ),
         "trajectories_per_cluster": mean(paths.values()),
         "loop_clusters": sum(len(m) > 1 and paths[label] == 1 for label, m in members.items()),
         "actions_per_cluster": mean(actions),
@@ -63,8 +65,14 @@ def plain_branches(rows, labels, fallback):
     for row, label in zip(rows, labels, strict=True):
         cluster = [r for r, other in zip(rows, labels, strict=True) if other == label]
         same = [r for r in cluster if r["action"] == row["action"]]
-        falls = {"no_diff_action": len(same) == len(cluster), "no_same_action_peer": len(same) == 1, "never": False}
-        shares["lone" if len(cluster) == 1 else "fallback" if falls[fallback] else "compared"] += 1 / len(rows)
+        falls = {
+            "no_diff_action": len(same) == len(cluster),
+            "no_same_action_peer": len(same) == 1,
+            "never": False,
+        }
+        shares["lone" if len(cluster) == 1 else "fallback" if falls[fallback] else "compared"] += 1 / len(
+            rows
+        )
     return {f"branch_{name}": shares[name] for name in ("lone", "fallback", "compared")}
 
 

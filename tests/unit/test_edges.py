@@ -83,7 +83,9 @@ def test_automatic_pseudo_members_are_those_of_clusters_in_groups_and_of_actions
     group = np.repeat(np.arange(6), 30)
     cluster = group * 4 + random.integers(4, size=180)
     action = random.integers(3, size=180)
-    returns = random.normal(0, 1, 6)[group] + random.normal(0, 2, 24)[cluster] + random.normal(0, 1.5, 180) + action
+    returns = (
+        random.normal(0, 1, 6)[group] + random.normal(0, 2, 24)[cluster] + random.normal(0, 1.5, 180) + action
+    )
     peers = Peers(returns, cluster, action, group)
     k = pseudo_members(returns, cluster, group)
     k_action = pseudo_members(returns, peers.cluster_action, cluster)

@@ -13,7 +13,9 @@ IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 
 def imports(path):
     """Modules of `policies` that a file names in any import, also where it is only for types."""
-    names = [n.module for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom) and n.module]
+    names = [
+        n.module for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom) and n.module
+    ]
     return {name.rsplit(".", 1)[-1] for name in names if name.startswith("bipace.policies.")}
 
 

@@ -184,12 +184,15 @@ def test_10_vectors_of_another_prompt_group_change_nothing():
     """(sglang 4997, agent-context-grpo) Unrelated groups before the group under test: no local/global slip."""
     own = table([1.0, 0.0, 0.5], lengths=[2, 2, 2])
     for before in (1, 3):
-        many = table([0.3] * before + [1.0, 0.0, 0.5], task=["z"] * before + [0] * 3, lengths=[3] * before + [2] * 3)
+        many = table(
+            [0.3] * before + [1.0, 0.0, 0.5], task=["z"] * before + [0] * 3, lengths=[3] * before + [2] * 3
+        )
         for name in ("bigpo", "bipace", "gigpo"):
             np.testing.assert_array_equal(values(many, name)[-6:], values(own, name))
 
 
-# ---- small inputs with the outcome each must have --------------------------------------------------------------------
+# ---- small inputs with the outcome each must have
+# --------------------------------------------------------------------
 
 
 def test_one_rollout_that_loops_is_flagged_and_predicts_nothing():
@@ -202,7 +205,9 @@ def test_one_rollout_that_loops_is_flagged_and_predicts_nothing():
     lone = np.arange(len(rows.batch))
     # Left to the other trajectories, the loop says no more than lone steps do.
     assert prediction_error(rows.batch, split, returns) == prediction_error(rows.batch, lone, returns)
-    assert prediction_error(rows.batch, lumped, returns) == pytest.approx(prediction_error(rows.batch, lone, returns))
+    assert prediction_error(rows.batch, lumped, returns) == pytest.approx(
+        prediction_error(rows.batch, lone, returns)
+    )
 
 
 def test_vectors_at_exactly_eps_join_and_zero_vectors_stand_alone():
@@ -215,7 +220,9 @@ def test_vectors_at_exactly_eps_join_and_zero_vectors_stand_alone():
 
 
 def test_a_nan_vector_drops_its_trajectory_and_says_so():
-    steps = dict(task=[0, 0], trajectory=[0, 1], t=[0, 0], reward=[1.0, 0.0], observation=["s"] * 2, action=["a"] * 2)
+    steps = dict(
+        task=[0, 0], trajectory=[0, 1], t=[0, 0], reward=[1.0, 0.0], observation=["s"] * 2, action=["a"] * 2
+    )
     with pytest.warns(DroppedRowsWarning, match="features"):
         rows = build_batch(**steps, features=np.array([[1.0, np.nan], [1.0, 0.0]]))
     assert rows.kept.tolist() == [1]

@@ -133,7 +133,9 @@ def test_features_equal_hidden_states_of_a_plain_forward(actor):
         with torch.no_grad():
             features = score(actor, sequences, spans, layer=layer).features
             plain = [
-                actor.model(torch.tensor(s)[None], output_hidden_states=True).hidden_states[layer][0, start - 1]
+                actor.model(torch.tensor(s)[None], output_hidden_states=True).hidden_states[layer][
+                    0, start - 1
+                ]
                 for s, of_row in zip(sequences, spans, strict=True)
                 for start, _ in of_row
             ]
@@ -183,7 +185,9 @@ def test_end_token_ends_a_response_and_is_kept(actor):
 def test_prompt_with_end_and_pad_tokens_is_only_context(actor):
     end, pad = actor.tokenizer.eos_token_id, actor.tokenizer.pad_token_id
     prompt = [1, end, pad, 2, end]
-    (r,) = actor.session([prompt], capacity=30).generate([0], max_new_tokens=6, temperature=0.0, generator=generator())
+    (r,) = actor.session([prompt], capacity=30).generate(
+        [0], max_new_tokens=6, temperature=0.0, generator=generator()
+    )
     assert r.tokens.tolist() == greedy(actor, prompt, 6)
 
 
@@ -271,7 +275,9 @@ def test_states_kept_while_sampling_equal_those_of_a_plain_forward(actor):
         sequences = [list(p) for p in prompts() for _ in range(2)]
         for turn in range(2):
             for row, response in enumerate(
-                session.generate(range(len(sequences)), max_new_tokens=5, temperature=1.0, generator=generator(turn))
+                session.generate(
+                    range(len(sequences)), max_new_tokens=5, temperature=1.0, generator=generator(turn)
+                )
             ):
                 with torch.no_grad():
                     plain = actor.model(input_ids=torch.tensor([sequences[row]]), output_hidden_states=True)
@@ -308,7 +314,9 @@ def test_caches_grow_and_prompts_of_one_token_need_none(actor):
 @pytest.mark.parametrize("pieces", [False, True])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("layer", [None, 0, 1])
-def test_states_at_positions_equal_a_plain_forward_and_its_gradient(actor, layer, shared, pieces, monkeypatch):
+def test_states_at_positions_equal_a_plain_forward_and_its_gradient(
+    actor, layer, shared, pieces, monkeypatch
+):
     """Ragged sequences, with two prompts that five of them share or with none in common; tails whole or in pieces."""
     if pieces:
         monkeypatch.setattr(scoring_forward, "LONG_TAIL", 6)

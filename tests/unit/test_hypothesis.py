@@ -21,7 +21,13 @@ def truth_of(angles, value, task=None):
     ).batch  # fmt: skip
     zeros = np.zeros(n)
     return Truth(
-        batch, np.array(value, float), zeros, np.zeros((0, n)), zeros, np.zeros((n, 0), np.float32), {"1": features}
+        batch,
+        np.array(value, float),
+        zeros,
+        np.zeros((0, n)),
+        zeros,
+        np.zeros((n, 0), np.float32),
+        {"1": features},
     )
 
 

@@ -28,10 +28,15 @@ def test_the_values_of_a_cluster_sum_to_zero(rows, eps, fallback):
 
 
 def corrected(rows, eps, gamma=0.95):
-    """The method as its sources write it, by hand: Eq. 1 divided, Qhat - Vhat not, leave-one-out without a peer."""
+    """The method as its sources write it, by hand: Eq.
+
+    1 divided, Qhat - Vhat not, leave-one-out without a peer.
+    """
     table = to_batch(rows)
     labels, returns = by_features(table, eps), return_to_go(table, gamma)
-    wholes = {trajectory: table.reward[table.trajectory == trajectory].sum() for trajectory in set(table.trajectory)}
+    wholes = {
+        trajectory: table.reward[table.trajectory == trajectory].sum() for trajectory in set(table.trajectory)
+    }
     out = []
     for i in range(len(rows)):
         group = [wholes[trajectory] for trajectory in set(table.trajectory[table.task == table.task[i]])]
@@ -52,7 +57,9 @@ def corrected(rows, eps, gamma=0.95):
 @settings(max_examples=100, deadline=None)
 @given(step_tables(), radii)
 def test_bipace_at_its_defaults_is_eq_1_plus_the_recentred_step_term(rows, eps):
-    rows = [{**row, "reward": row["reward"] * 4} for row in rows]  # quarters become whole: groups are equal or apart
+    rows = [
+        {**row, "reward": row["reward"] * 4} for row in rows
+    ]  # quarters become whole: groups are equal or apart
     values = advantages(to_batch(rows), recipe("bipace", eps=eps)).values
     np.testing.assert_allclose(values, corrected(rows, eps), rtol=1e-6, atol=1e-6)
 
@@ -70,7 +77,10 @@ def test_each_term_has_its_own_division_and_one_switch_sets_both():
     for name in ("gigpo", "bigpo", "diff_peer", "bipace"):
         for mode, scale in names.items():
             assert scales(name, mode=mode) == [scale, scale]
-        assert scales(name, trajectory_mode="mean_norm", step_mode="mean_std_norm") == ["no_scale", "cluster_std"]
+        assert scales(name, trajectory_mode="mean_norm", step_mode="mean_std_norm") == [
+            "no_scale",
+            "cluster_std",
+        ]
         with pytest.raises(ValueError, match=r"mode: 'mean_norm' sets both terms"):
             recipe(name, mode="mean_norm", step_mode="mean_norm")
         with pytest.raises(ValueError, match="step_mode: unknown 'mean_nrm'; did you mean 'mean_norm'"):
@@ -83,7 +93,9 @@ def test_a_cluster_with_one_action_says_nothing_at_the_defaults(rows, eps):
     """Q = V there: what leave-one-out would give is noise."""
     one = [{**row, "action": "go"} for row in rows]
     for name in ("bipace", "diff_peer"):
-        np.testing.assert_allclose(advantages(to_batch(one), recipe(name, eps=eps)).outcomes[-1].value, 0.0, atol=1e-9)
+        np.testing.assert_allclose(
+            advantages(to_batch(one), recipe(name, eps=eps)).outcomes[-1].value, 0.0, atol=1e-9
+        )
 
 
 @quick
@@ -92,7 +104,9 @@ def test_an_outcome_keeps_the_arithmetic_of_its_value(rows, eps):
     for name in ("bipace", "gigpo", "rloo", "pooled"):
         options = {"eps": eps} if name == "bipace" else {}
         for said in advantages(to_batch(rows), recipe(name, **options)).outcomes:
-            expected = np.where(said.branch == Branch.LONE, 0.0, said.term.weight * (said.q - said.v) / said.scale)
+            expected = np.where(
+                said.branch == Branch.LONE, 0.0, said.term.weight * (said.q - said.v) / said.scale
+            )
             np.testing.assert_allclose(said.value, expected, rtol=1e-12, atol=1e-12)
 
 
@@ -109,7 +123,9 @@ def test_q_style_is_the_per_action_average_of_centred_returns(rows, eps):
 def test_actions_all_different_make_q_style_the_centred_return(rows):
     distinct = [{**row, "action": number} for number, row in enumerate(rows)]
     np.testing.assert_allclose(
-        step_term(distinct, eps=EPS, fallback="never").value, step_term(rows, "bigpo", eps=EPS).value, atol=1e-9
+        step_term(distinct, eps=EPS, fallback="never").value,
+        step_term(rows, "bigpo", eps=EPS).value,
+        atol=1e-9,
     )
 
 

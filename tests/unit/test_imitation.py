@@ -13,7 +13,11 @@ from bipace.train.imitation import SIZES, Demonstration, batches, code_tokens, e
 
 SHOWN = Demonstration(
     "buy tea",
-    (("search[tea]", "1 hit: B0G2ST3M0X TEABAGS"), ("click[B0G2ST3M0X]", "tea, 12345678"), ("click[buy now]", "1.0")),
+    (
+        ("search[tea]", "1 hit: B0G2ST3M0X TEABAGS"),
+        ("click[B0G2ST3M0X]", "tea, 12345678"),
+        ("click[buy now]", "1.0"),
+    ),
 )
 
 
@@ -41,18 +45,26 @@ def test_a_code_is_one_token_and_other_words_are_not(actor, tmp_path):
 def test_a_demonstration_is_taken_whole_or_up_to_a_turn(actor):
     chat, end = Chat(actor.tokenizer), actor.end_token_ids[0]
     whole = encode(chat, actor.tokenizer, SHOWN, end)
-    assert spoken(actor, whole) == ["search[tea]<|im_end|>", "click[B0G2ST3M0X]<|im_end|>", "click[buy now]<|im_end|>"]
+    assert spoken(actor, whole) == [
+        "search[tea]<|im_end|>",
+        "click[B0G2ST3M0X]<|im_end|>",
+        "click[buy now]<|im_end|>",
+    ]
     first = encode(chat, actor.tokenizer, SHOWN, end, turns=1)
     assert spoken(actor, first) == ["search[tea]<|im_end|>"]
     assert first.tokens.tolist() == whole.tokens[: len(first.tokens)].tolist()
 
 
 def test_what_stands_between_marks_has_the_same_tokens_everywhere(tmp_path):
-    shown = Demonstration("pick", (("search[tea]", "size [SEP] pale blue [SEP] jade"), ("click[pale blue]", "1.0")))
+    shown = Demonstration(
+        "pick", (("search[tea]", "size [SEP] pale blue [SEP] jade"), ("click[pale blue]", "1.0"))
+    )
     marks = (" [SEP] ", "[", "]")
     new_actor(replace(SIZES["small"], vocabulary=300), [shown], seed=0, marks=marks).save(tmp_path / "a")
     loaded = Actor.load(tmp_path / "a").tokenizer
-    page, click = (loaded.encode(text, add_special_tokens=False) for text in (shown.turns[0][1], shown.turns[1][0]))
+    page, click = (
+        loaded.encode(text, add_special_tokens=False) for text in (shown.turns[0][1], shown.turns[1][0])
+    )
     mark, opening, closing = (loaded.convert_tokens_to_ids(mark) for mark in marks)
     first, last = (at for at, token in enumerate(page) if token == mark)
     assert click[click.index(opening) + 1 : click.index(closing)] == page[first + 1 : last]

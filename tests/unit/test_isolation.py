@@ -83,7 +83,13 @@ def test_every_environment_has_its_own_process_and_state(suite):
     assert a.step("go").observation == "go 1"
     assert b.step("go").observation == "go 1"
     turn = a.step("stay")
-    assert (turn.observation, turn.reward, turn.terminated, turn.won, turn.valid) == ("stay 2", 1.0, True, True, False)
+    assert (turn.observation, turn.reward, turn.terminated, turn.won, turn.valid) == (
+        "stay 2",
+        1.0,
+        True,
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,9 @@ def rollouts(n=6):
     sequences = []
     for _ in range(n):
         length = int(rng.integers(8, 40))
-        sequences.append(TokenSequence(rng.integers(0, 250, length), ((length - 4, length - 2), (length - 1, length))))
+        sequences.append(
+            TokenSequence(rng.integers(0, 250, length), ((length - 4, length - 2), (length - 1, length)))
+        )
     return sequences, rng.normal(size=2 * n)
 
 

@@ -61,7 +61,9 @@ def test_damage_is_named(fetched):
     assert problem(fetched) == ""
     assert "config.json was changed" in problem(fetched, digests=True)
     (fetched / "config.json").write_text("{} ")
-    with pytest.raises(ValueError, match=r"config\.json has 3 bytes, expected 2; make it anew with: bipace models"):
+    with pytest.raises(
+        ValueError, match=r"config\.json has 3 bytes, expected 2; make it anew with: bipace models"
+    ):
         actor_folder(NAME)
     (fetched / "config.json").unlink()
     assert "config.json is missing" in problem(fetched)

@@ -37,7 +37,9 @@ def test_every_level_lies_in_the_one_before_and_the_first_is_the_plain_clusterin
     for level in (1, 2):
         inner, outer = levels[:, level], levels[:, level - 1]
         assert all(len(set(outer[inner == label].tolist())) == 1 for label in set(inner.tolist()))
-    assert all(len(set(batch.task[levels[:, 0] == label].tolist())) == 1 for label in set(levels[:, 0].tolist()))
+    assert all(
+        len(set(batch.task[levels[:, 0] == label].tolist())) == 1 for label in set(levels[:, 0].tolist())
+    )
 
 
 @quick

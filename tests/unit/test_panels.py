@@ -8,7 +8,8 @@ from bipace.envs.registry import get_suite
 from bipace.rollout.panel import PANELS, shipped_name, task_digest
 from bipace.rollout.sampler import choose_tasks
 
-# Fixed for ever: scores on a panel are compared across versions. A panel with other tasks gets another name or version.
+# Fixed for ever: scores on a panel are compared across versions. A panel with other tasks gets another name
+# or version.
 DIGESTS = {
     "textcraft/depth2-heldout-panel v1": "4f8c9f5fd2b5ccd4",
     "webshop-synthetic/gen-train-panel v1": "a1c7a97d9aeadcfc",
@@ -49,7 +50,9 @@ def test_every_panel_of_a_suite_is_the_shipped_list(name, monkeypatch):
     panels = {split: tasks for split, tasks in suite.splits.items() if split.endswith("panel")}
     assert panels
     for panel, tasks in panels.items():
-        assert list(tasks) == shipped()[name][panel]["tasks"], f"{panel}: run tests/golden/panels.py for a new panel"
+        assert list(tasks) == shipped()[name][panel]["tasks"], (
+            f"{panel}: run tests/golden/panels.py for a new panel"
+        )
         assert shipped_name(name, tasks) == f"{name}/{panel} v{shipped()[name][panel]['version']}"
 
 

@@ -20,7 +20,12 @@ from strategies import step_tables, to_batch
 
 def test_recipes_declare_what_they_need():
     needed = {name: set(recipe(name).needs) for name in RECIPES}
-    assert {name for name, columns in needed.items() if columns} == {"bigpo", "diff_peer", "bipace", "multiscale"}
+    assert {name for name, columns in needed.items() if columns} == {
+        "bigpo",
+        "diff_peer",
+        "bipace",
+        "multiscale",
+    }
     assert recipe("bipace", eps="auto").needs == {"features"}
     assert recipe("bipace", clusters="chance").needs == {"features"}
     assert recipe("bipace", clusters="ngrams").needs == {"texts"}
@@ -55,7 +60,9 @@ def test_a_clustering_of_ones_own_declares_by_a_decorator_or_an_attribute():
 
 
 def test_a_need_that_no_table_can_meet_is_refused():
-    with pytest.raises(ValueError, match="needs: unknown column 'hidden'; a part may declare features, texts"):
+    with pytest.raises(
+        ValueError, match="needs: unknown column 'hidden'; a part may declare features, texts"
+    ):
         needs("hidden")
 
     def wrong(batch):
@@ -127,7 +134,11 @@ def test_the_former_name_of_convention_is_understood_and_says_the_new_one():
 
 @pytest.mark.filterwarnings("ignore::bipace.core.rows.LoneGroupsWarning")
 @settings(max_examples=80, deadline=None)
-@given(step_tables(), st.randoms(use_true_random=False), st.sampled_from(["bigpo", "diff_peer", "bipace", "hgpo"]))
+@given(
+    step_tables(),
+    st.randoms(use_true_random=False),
+    st.sampled_from(["bigpo", "diff_peer", "bipace", "hgpo"]),
+)
 def test_shuffled_raw_rows_give_every_row_the_same_bits(rows, random, name):
     """Labels do not depend on arrival: at 0, 25 and 50 degrees and eps 0.1 the orders ABC and CBA differed."""
     names = ["rollout-b", "rollout-a", "rollout-c", "x", "10", "9", "", "z1", "z0", "y", "w", "v"]
@@ -163,7 +174,10 @@ def test_three_vectors_in_two_orders_of_arrival():
             action=["x"] * 3, features=np.stack([np.cos(angle), np.sin(angle)], axis=1),
         ).batch  # fmt: skip
         labels = by_features(batch, 0.1)
-        return {frozenset(n for n, own in zip(arrival, labels, strict=True) if own == label) for label in set(labels)}
+        return {
+            frozenset(n for n, own in zip(arrival, labels, strict=True) if own == label)
+            for label in set(labels)
+        }
 
     assert clusters("abc") == clusters("cba") == clusters("bca")
 
@@ -180,7 +194,9 @@ def test_contents_are_compared_and_not_shortened_text():
     for make in (torch.tensor, Holder, lambda a: {"x": [a]}, lambda a: Holder(torch.tensor(a))):
         assert canonical(make(big)) == canonical(make(big.copy()))
         assert canonical(make(big)) != canonical(make(other))
-    labels, _ = label([1, 1.0, True, np.int64(1), np.float64(1), np.bool_(True), float("nan"), np.float64("nan")])
+    labels, _ = label(
+        [1, 1.0, True, np.int64(1), np.float64(1), np.bool_(True), float("nan"), np.float64("nan")]
+    )
     assert labels.tolist() == [0, 1, 2, 0, 1, 2, 3, 3]
     loop = Holder(None)
     loop.array = loop
@@ -215,7 +231,8 @@ def test_leaving_the_own_trajectory_out():
 
 def test_tables_of_the_strategies_meet_the_declared_needs():
     rows = [
-        dict(task=0, trajectory=i, t=0, reward=float(i), observation="s", action="a", feature=[1.0]) for i in (0, 1)
+        dict(task=0, trajectory=i, t=0, reward=float(i), observation="s", action="a", feature=[1.0])
+        for i in (0, 1)
     ]
     for name in RECIPES:
         assert np.isfinite(advantages(to_batch(rows), recipe(name)).values).all()

@@ -69,5 +69,10 @@ def test_hgpo_weights_that_are_no_numbers_are_refused(options):
 
 
 def test_hgpo_weights_at_the_edge_are_allowed():
-    assert recipe("hgpo", weight_offset=0.0, base_group=True, alpha=0.0).parts[0].weights == (1.0, 1.0, 1.0, 1.0)
+    assert recipe("hgpo", weight_offset=0.0, base_group=True, alpha=0.0).parts[0].weights == (
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+    )
     assert recipe("hgpo", weight_offset=0.0, alpha=-1.0).parts[0].weights[0] == 1.0

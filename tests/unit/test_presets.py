@@ -93,9 +93,15 @@ def leaves(tree, prefix=""):
 
 def under_verl(size, suite):
     """Every key of a recipe of examples/verl, and what run.sh takes for it."""
-    files = [yaml.safe_load((VERL / f"{name}.yaml").read_text()) for name in ("bipace_base", f"{suite}_{size}")]
+    files = [
+        yaml.safe_load((VERL / f"{name}.yaml").read_text()) for name in ("bipace_base", f"{suite}_{size}")
+    ]
     line = re.search(rf"^  {suite}\) (.*) ;;$", (VERL / "run.sh").read_text(), re.MULTILINE)[1]
-    return {**dict(leaves(files[0])), **dict(leaves(files[1])), "run.sh": dict(p.split("=") for p in line.split())}
+    return {
+        **dict(leaves(files[0])),
+        **dict(leaves(files[1])),
+        "run.sh": dict(p.split("=") for p in line.split()),
+    }
 
 
 @pytest.mark.parametrize(("size", "suite"), QWEN)
@@ -133,8 +139,14 @@ def test_no_preset_overrides_the_scale_of_a_term():
 def test_textcraft_trains_from_depth_2_with_a_horizon_for_every_goal():
     config, suite = load_config(Path("qwen2.5-7b-textcraft")), get_suite("textcraft")
     panels = choose_panels(suite, config.env.split, config.env.panel, config.env.held_out)
-    assert (panels.split, panels.panel, panels.held_out) == ("depth2", "depth2-heldout-panel", ("depth3-panel",))
-    goals = {name: {t.split("/")[0] for t in suite.splits[name]} for name in ("depth2", panels.panel, "heldout")}
+    assert (panels.split, panels.panel, panels.held_out) == (
+        "depth2",
+        "depth2-heldout-panel",
+        ("depth3-panel",),
+    )
+    goals = {
+        name: {t.split("/")[0] for t in suite.splits[name]} for name in ("depth2", panels.panel, "heldout")
+    }
     assert {suite.family(f"{goal}/0") for goal in goals["depth2"] | goals[panels.panel]} == {"depth-2"}
     assert goals[panels.panel] == {g for g in goals["heldout"] if suite.family(f"{g}/0") == "depth-2"}
     assert not goals["depth2"] & goals["heldout"]
@@ -156,7 +168,9 @@ def test_without_the_official_data_one_sentence_says_what_to_set(no_data, suite,
     if suite == "webshop-synthetic":
         pytest.importorskip("bm25s", reason="needs the webshop extra")
     family = AlfworldSuite() if suite == "alfworld" else get_suite(suite)
-    with pytest.raises(ValueError, match=rf"no split or panel 'train'.*{variable}.*env\.split=gen-train") as caught:
+    with pytest.raises(
+        ValueError, match=rf"no split or panel 'train'.*{variable}.*env\.split=gen-train"
+    ) as caught:
         choose_panels(family, "train")
     assert "\n" not in str(caught.value)
     panels = choose_panels(family, "gen-train")
@@ -167,7 +181,13 @@ def official(folder, counts):
     """The folders of official games; the files are empty, as only their names are looked at."""
     for split, count in counts.items():
         for number in range(count):
-            trial = folder / "json_2.1.1" / split / f"{FAMILIES[number % 6]}-A-None-B-{number}" / f"trial_{number}"
+            trial = (
+                folder
+                / "json_2.1.1"
+                / split
+                / f"{FAMILIES[number % 6]}-A-None-B-{number}"
+                / f"trial_{number}"
+            )
             trial.mkdir(parents=True)
             (trial / "game.tw-pddl").touch()
     return AlfworldSuite(folder)
@@ -182,7 +202,9 @@ def test_official_games_train_on_train_and_validate_on_all_of_valid_seen(tmp_pat
 
 def test_an_incomplete_official_folder_is_named_before_any_work(tmp_path):
     suite = official(tmp_path, {"train": 12, "valid_seen": 140, "valid_unseen": 133})
-    with pytest.raises(ValueError, match=r"only a part of 'train': .*train holds 12 of its 3,553 games.*ALFWORLD_DATA"):
+    with pytest.raises(
+        ValueError, match=r"only a part of 'train': .*train holds 12 of its 3,553 games.*ALFWORLD_DATA"
+    ):
         choose_panels(suite, "train")
     with pytest.raises(ValueError, match=r"'valid_unseen'.*holds 133 of its 134 games"):
         choose_panels(suite, "gen-train", "valid_seen", ["valid_unseen"])

@@ -10,7 +10,9 @@ from bipace.envs.textcraft import TextCraftSuite, suite
 
 def test_suite_is_found_by_name_by_module_and_by_file(tmp_path):
     own = tmp_path / "own.py"
-    own.write_text("from bipace.envs.textcraft import TextCraftSuite\nmine = TextCraftSuite(name='mine')\nnumber = 3\n")
+    own.write_text(
+        "from bipace.envs.textcraft import TextCraftSuite\nmine = TextCraftSuite(name='mine')\nnumber = 3\n"
+    )
     assert get_suite("textcraft") is suite()
     assert isinstance(get_suite("bipace.envs.textcraft:TextCraftSuite"), TextCraftSuite)
     assert get_suite(f"{own}:mine").name == "mine"

@@ -49,7 +49,8 @@ def test_best_and_last_validation_are_those_of_the_logs(folder, found):
 def test_the_whole_curve_is_compared_seed_by_seed(folder, found):
     curves = found["environments"]["one"]["whole_curves"]
     level = {
-        m: [np.mean(validation(folder, "one", k, s)[1:]) for s in range(4)] for k, m in ((0, "gigpo"), (1, "bipace"))
+        m: [np.mean(validation(folder, "one", k, s)[1:]) for s in range(4)]
+        for k, m in ((0, "gigpo"), (1, "bipace"))
     }
     assert curves["bipace"]["mean"] == pytest.approx(np.mean(level["bipace"]))
     assert curves["bipace"]["std"] == pytest.approx(np.std(level["bipace"], ddof=1))
@@ -66,7 +67,8 @@ def test_runs_that_validated_at_other_times_are_no_pair(tmp_path):
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", iterations=15, config={"estimator": "bipace"})
     (curves,) = [
-        e["whole_curves"] for e in summarize_study(read_runs([tmp_path / "a", tmp_path / "b"]))["environments"].values()
+        e["whole_curves"]
+        for e in summarize_study(read_runs([tmp_path / "a", tmp_path / "b"]))["environments"].values()
     ]
     assert curves["bipace"]["difference"] is None
 
@@ -105,7 +107,9 @@ def test_the_band_holds_the_mean_and_needs_two_seeds(folder):
     made = curve(records, "val/demo-panel/success", band=True)
     assert made is not None
     assert made["iterations"] == [0, 5, 10, 15, 20]
-    assert all(low <= mean <= high for low, mean, high in zip(made["low"], made["mean"], made["high"], strict=True))
+    assert all(
+        low <= mean <= high for low, mean, high in zip(made["low"], made["mean"], made["high"], strict=True)
+    )
     assert "low" not in (curve(records[:1], "val/demo-panel/success") or {})
     assert curve(records, "no/such") is None
     assert series(records[0], "event/unparsed / group/steps")[1] == [3 / 900] * 20
@@ -114,7 +118,9 @@ def test_the_band_holds_the_mean_and_needs_two_seeds(folder):
 def test_a_value_that_is_not_finite_is_left_out_and_the_rest_is_json(tmp_path):
     run = write_run(tmp_path / "run")
     with (run / "metrics.jsonl").open("a") as log:
-        log.write('{"iteration": 21, "update/grad_norm": NaN, "update/loss": Infinity}\n{"iteration": 22, "upd')
+        log.write(
+            '{"iteration": 21, "update/grad_norm": NaN, "update/loss": Infinity}\n{"iteration": 22, "upd'
+        )
     found = summarize_study(read_runs([run]))
     assert json.loads(json.dumps(found, allow_nan=False))["runs"][0]["iterations"] == 21
 
@@ -162,14 +168,20 @@ def test_hostile_names_stay_text_in_markdown_and_pictures(tmp_path):
     text = report_markdown(found)
     assert "<script" not in text
     assert "<img" not in text
-    widths = {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("| &lt;/script")}
+    widths = {
+        line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("| &lt;/script")
+    }
     assert all(width > 2 for width in widths)
     assert draw_figures(found, tmp_path) == ["curves.png", "peak.png", "diagnostics.png"]
-    assert all((tmp_path / name).stat().st_size > 5_000 for name in ("curves.png", "peak.png", "diagnostics.png"))
+    assert all(
+        (tmp_path / name).stat().st_size > 5_000 for name in ("curves.png", "peak.png", "diagnostics.png")
+    )
 
 
 def test_saved_episodes_are_sampled_solved_and_failed(tmp_path):
-    run = write_run(tmp_path / "run", episodes=[hostile_episode(True), hostile_episode(False), hostile_episode(False)])
+    run = write_run(
+        tmp_path / "run", episodes=[hostile_episode(True), hostile_episode(False), hostile_episode(False)]
+    )
     with (run / "rollouts.jsonl").open("a") as file:
         file.write('{"iteration": 21, "steps"')
     episodes = summarize_study(read_runs([run]))["episodes"]
@@ -182,7 +194,10 @@ def test_the_papers_tables_are_means_over_the_seeds_at_that_iteration(tmp_path):
     for number, path in enumerate(sorted(folder.rglob("seed-*/metrics.jsonl"))):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         for line in lines:
-            line |= {"cluster/singleton_rate": 0.1 * number, "credit/branch_fallback": line["iteration"] / 100}
+            line |= {
+                "cluster/singleton_rate": 0.1 * number,
+                "credit/branch_fallback": line["iteration"] / 100,
+            }
             if number == 0:
                 del line["credit/branch_fallback"]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -191,7 +206,9 @@ def test_the_papers_tables_are_means_over_the_seeds_at_that_iteration(tmp_path):
     assert paper["iterations"] == [5, 10]
     singles = [rows["5"]["cluster/singleton_rate"] for rows in paper["methods"].values()]
     assert sorted(singles) == pytest.approx([0.1, 0.4])
-    assert all(rows["10"]["credit/branch_fallback"] == pytest.approx(0.1) for rows in paper["methods"].values())
+    assert all(
+        rows["10"]["credit/branch_fallback"] == pytest.approx(0.1) for rows in paper["methods"].values()
+    )
     text = report_markdown(found)
     assert "published: ALFWorld 7B, hidden state; 4 x H100, not comparable" in text
     default = summarize_study(read_runs([folder]))["environments"]["textcraft"]["paper"]["iterations"]
@@ -212,7 +229,9 @@ def test_degenerate_clusters_of_a_method_are_noted_once(tmp_path):
         (path / "metrics.jsonl").write_text("\n".join([*lines[:-1], json.dumps(last)]) + "\n")
     notes = [note for note in summarize_study(read_runs([folder]))["notes"] if "one cluster holds" in note]
     assert len(notes) == 1
-    assert notes[0].startswith("textcraft/bipace/seed-0, iteration 20: one cluster holds 95 % of its prompt group")
+    assert notes[0].startswith(
+        "textcraft/bipace/seed-0, iteration 20: one cluster holds 95 % of its prompt group"
+    )
 
 
 def test_a_log_of_an_earlier_release_shows_its_metrics_under_todays_names(tmp_path):

@@ -49,12 +49,15 @@ def test_the_interval_of_two_samples_is_scipys_percentile_bootstrap():
         return (x[..., :, None] > y[..., None, :]).mean(axis=(-1, -2))
 
     mine = improvement_interval([(x, y)], resamples=20_000)
-    theirs = stats.bootstrap((x, y), above, n_resamples=20_000, method="percentile", rng=1).confidence_interval
+    theirs = stats.bootstrap(
+        (x, y), above, n_resamples=20_000, method="percentile", rng=1
+    ).confidence_interval
     np.testing.assert_allclose(mine, theirs, atol=0.03)
 
 
 def test_strata_keep_their_own_runs():
-    # Within each environment every run agrees, so redrawing inside it changes nothing; redrawing across would.
+    # Within each environment every run agrees, so redrawing inside it changes nothing; redrawing across
+    # would.
     low = stratified_interval([np.zeros(4), np.ones(4)], lambda x: x.mean(axis=-1))
     assert low == (0.5, 0.5)
     assert improvement_interval([(np.ones(3), np.zeros(3)), (np.zeros(3), np.ones(3))]) == (0.5, 0.5)
@@ -64,7 +67,9 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     random = np.random.default_rng(2)
     hits = 0
     for trial in range(200):
-        low, high = stratified_interval([random.normal(size=20)], lambda x: x.mean(axis=-1), resamples=400, seed=trial)
+        low, high = stratified_interval(
+            [random.normal(size=20)], lambda x: x.mean(axis=-1), resamples=400, seed=trial
+        )
         hits += low <= 0 <= high
     assert 0.86 <= hits / 200 <= 0.99
 

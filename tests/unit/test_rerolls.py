@@ -125,10 +125,18 @@ def test_the_numbers_are_those_of_the_continuations_that_were_played(actor, tmp_
     for trajectory in ROLLED:
         for t, step in enumerate(trajectory.steps):
             here = returns(state_of(trajectory, t, style))
-            there = returns(state_of(trajectory, t + 1, style)) if t + 1 < len(trajectory.steps) else [0.0] * 4
+            there = (
+                returns(state_of(trajectory, t + 1, style)) if t + 1 < len(trajectory.steps) else [0.0] * 4
+            )
             assert truth.value[row] == pytest.approx(np.mean(here))
-            for found, part in ((truth.advantage, slice(None)), (truth.halves[0], [0, 2]), (truth.halves[1], [1, 3])):
-                expected = 3.0 * step.reward + 0.5 * np.mean(np.array(there)[part]) - np.mean(np.array(here)[part])
+            for found, part in (
+                (truth.advantage, slice(None)),
+                (truth.halves[0], [0, 2]),
+                (truth.halves[1], [1, 3]),
+            ):
+                expected = (
+                    3.0 * step.reward + 0.5 * np.mean(np.array(there)[part]) - np.mean(np.array(here)[part])
+                )
                 assert found[row] == pytest.approx(expected)
             error = np.sqrt(np.var(here, ddof=1) / 4 + 0.25 * np.var(there, ddof=1) / 4)
             assert truth.error[row] == pytest.approx(error)
@@ -223,7 +231,11 @@ def test_playing_on_leaves_the_state_untouched_and_keeps_to_the_horizon(actor):
     turn = environment.reset(task)
     before = environment.state
     played = playing.play_on(
-        actor, [Start(task, environment, turn)], 3, temperature=1.0, generator=torch.Generator().manual_seed(0)
+        actor,
+        [Start(task, environment, turn)],
+        3,
+        temperature=1.0,
+        generator=torch.Generator().manual_seed(0),
     )
     assert environment.state == before
     assert len(played) == 3
@@ -248,7 +260,11 @@ def test_states_of_different_ages_are_not_played_together(actor):
 def test_sketches_keep_the_inner_products_of_gradients(actor):
     playing = collector()
     played = playing.collect(
-        actor, playing.suite.splits["train"][:1], 2, temperature=1.0, generator=torch.Generator().manual_seed(0)
+        actor,
+        playing.suite.splits["train"][:1],
+        2,
+        temperature=1.0,
+        generator=torch.Generator().manual_seed(0),
     )
     sequences = [s for t in played for s in t.sequences]
     sketches = gradient_sketches(actor, [s.tokens for s in sequences], [s.spans for s in sequences], 16384)
@@ -257,7 +273,9 @@ def test_sketches_keep_the_inner_products_of_gradients(actor):
     for sequence in sequences:
         for span in sequence.spans:
             logprobs = score(actor, [sequence.tokens], [[span]], layer=None).logprobs
-            exact.append(torch.cat([g.reshape(-1) for g in torch.autograd.grad(logprobs.sum(), parameters)]).numpy())
+            exact.append(
+                torch.cat([g.reshape(-1) for g in torch.autograd.grad(logprobs.sum(), parameters)]).numpy()
+            )
     inner = np.stack(exact) @ np.stack(exact).T
     norms = np.sqrt(np.outer(inner.diagonal(), inner.diagonal()))
     np.testing.assert_allclose(sketches @ sketches.T / norms, inner / norms, atol=0.05)

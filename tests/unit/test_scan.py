@@ -29,7 +29,9 @@ def plain_reference(rows, returns):
     """R less the mean of the other trajectories' steps with the same observation, shrunk to their group's mean."""
     found = []
     for i, row in enumerate(rows):
-        others = [j for j, o in enumerate(rows) if o["task"] == row["task"] and o["trajectory"] != row["trajectory"]]
+        others = [
+            j for j, o in enumerate(rows) if o["task"] == row["task"] and o["trajectory"] != row["trajectory"]
+        ]
         near = [returns[j] for j in others if rows[j]["observation"] == row["observation"]]
         mean = sum(returns[j] for j in others) / len(others) if others else 0.0
         found.append(returns[i] - (sum(near) + mean) / (len(near) + 1) if others else 0.0)
@@ -63,7 +65,9 @@ def test_the_agreement_is_its_definition(rows):
             square += d @ d
     groups = len(np.unique(batch.task))
     sizes = [len(np.unique(batch.trajectory[batch.task == task])) for task in np.unique(batch.task)]
-    if len(set(sizes)) == 1:  # otherwise a smaller group is whole while a larger one's last members are held out
+    if (
+        len(set(sizes)) == 1
+    ):  # otherwise a smaller group is whole while a larger one's last members are held out
         assert found.gained.sum() == pytest.approx(gained, rel=1e-4, abs=1e-4)
         assert found.square.sum() == pytest.approx(square, rel=1e-4, abs=1e-4)
     assert len(found.without_each()) == groups
@@ -109,7 +113,9 @@ def table(reward, group_size=4):
 def test_rollouts_that_teach_nothing_are_refused(batch, says):
     made = batch()
     with pytest.raises(ValueError, match=says):
-        scan(made, {"1": made.features}, np.ones((len(made), 3), np.float32), recipe("bipace", eps="calibrate"))
+        scan(
+            made, {"1": made.features}, np.ones((len(made), 3), np.float32), recipe("bipace", eps="calibrate")
+        )
 
 
 def test_a_fixed_radius_an_empty_grid_and_gradients_of_others_are_refused():
@@ -172,5 +178,8 @@ def test_layers_are_those_of_single_forwards(tiny_actor_folder):
     tokens, spans = [np.arange(5, 25), np.arange(8, 30)], [((4, 6), (9, 12)), ((7, 9),)]
     found = layer_states(actor, tokens, spans, range(actor.n_layers + 1), micro_tokens=8)
     for layer, features in found.items():
-        each = [score_tokens(actor, [t], [s], layer=int(layer)).features for t, s in zip(tokens, spans, strict=True)]
+        each = [
+            score_tokens(actor, [t], [s], layer=int(layer)).features
+            for t, s in zip(tokens, spans, strict=True)
+        ]
         np.testing.assert_allclose(features, torch.cat(each).numpy(), atol=1e-5)

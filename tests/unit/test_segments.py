@@ -38,7 +38,9 @@ def test_labels_are_compact_and_pairs_are_equal_where_both_parts_are(rows, other
     raw, labels, _ = split(rows)
     assert set(labels.tolist()) == set(range(len(set(raw.tolist()))))
     assert (np.argsort(raw, kind="stable") == np.argsort(labels, kind="stable")).all()
-    assert [raw.tolist().index(value) for value in sorted(set(raw.tolist()))] == segments.first_rows(labels).tolist()
+    assert [raw.tolist().index(value) for value in sorted(set(raw.tolist()))] == segments.first_rows(
+        labels
+    ).tolist()
     apart = 3 * labels + 1
     assert segments.first_rows(apart).tolist() == segments.first_rows(labels).tolist()
     n = min(len(rows), len(others))

@@ -44,7 +44,11 @@ def test_base_config_method_and_command_line_win_in_this_order(tmp_path):
     grpo, bipace, *_ = load_study(write(tmp_path), ["update.lr=0.5"]).runs
     assert grpo.config.credit == {}  # grpo does not take the shared eps
     assert bipace.config.credit == {"eps": 0.2, "w": 0.5}
-    assert (bipace.config.env.split, bipace.config.run.iterations, bipace.config.update.lr) == ("demo", 4, 0.5)
+    assert (bipace.config.env.split, bipace.config.run.iterations, bipace.config.update.lr) == (
+        "demo",
+        4,
+        0.5,
+    )
 
 
 def test_environments_multiply(tmp_path):

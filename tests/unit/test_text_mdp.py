@@ -44,7 +44,10 @@ def test_the_expert_walks_no_further_than_needed():
 
 def play(suite, task, commands):
     environment = suite.make()
-    return [environment.reset(task).observation, *(environment.step(command).observation for command in commands)]
+    return [
+        environment.reset(task).observation,
+        *(environment.step(command).observation for command in commands),
+    ]
 
 
 def test_the_same_task_and_actions_give_the_same_text():

@@ -93,7 +93,9 @@ def test_horizon_covers_the_expert_plan_of_every_trained_and_held_out_goal():
 
 
 def test_splits_share_no_goal_and_panels_share_no_task():
-    goals = {name: {goal_of(task) for task in SPLITS[name]} for name in ("train", "heldout", "depth3", "depth4")}
+    goals = {
+        name: {goal_of(task) for task in SPLITS[name]} for name in ("train", "heldout", "depth3", "depth4")
+    }
     assert {name: len(found) for name, found in goals.items()} == {
         "train": 352,
         "heldout": 64,
@@ -156,7 +158,9 @@ def test_tasks_splits_and_plans_are_the_same_in_every_process():
     def fingerprint(hash_seed):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         command = [sys.executable, "-c", FINGERPRINT]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     here = hashlib.sha256()
     environment = suite().make()
@@ -193,7 +197,15 @@ print("\\n" + json.dumps([lines, depths, played]))
 
 def mixed_commands(goal, generator):
     """The plan of a goal among commands that are wrong in every way, without those on which we differ by design."""
-    noise = ["inventory", "inventory please", "dance", "get five stone", "get 3 planks", "get 2 nothing at all", ""]
+    noise = [
+        "inventory",
+        "inventory please",
+        "dance",
+        "get five stone",
+        "get 3 planks",
+        "get 2 nothing at all",
+        "",
+    ]
     for _ in range(12):
         recipe = generator.choice(BOOK.by_item[generator.choice(GOALS)])
         part = generator.choice(recipe.inputs)
@@ -214,7 +226,9 @@ def test_texts_recipes_and_depths_equal_the_original_package():
     generator = random.Random(0)
     scripts = [(goal, mixed_commands(goal, generator)) for goal in generator.sample(GOALS, 150)]
     command = [sys.executable, "-W", "ignore", "-c", ORIGINAL]
-    answer = subprocess.run(command, input=json.dumps(scripts), capture_output=True, text=True, check=True).stdout
+    answer = subprocess.run(
+        command, input=json.dumps(scripts), capture_output=True, text=True, check=True
+    ).stdout
     lines, theirs, played = json.loads(answer.splitlines()[-1])
     assert lines == sorted({recipe.line for made in BOOK.by_item.values() for recipe in made})
     assert theirs == {item: depths(BOOK)[item] for item in BOOK.by_item}
@@ -266,7 +280,9 @@ def test_tag_is_served_by_any_item_that_carries_it_and_by_no_other():
         assert environment.step(command).valid
     assert environment.step("craft 4 stick using 2 bamboo").observation == "Crafted 1 minecraft:stick"
     assert not environment.step("craft 4 stick using 2 oak planks").valid
-    assert environment.step("  craft 4 stick using 2 birch planks\n").observation == "Crafted 4 minecraft:stick"
+    assert (
+        environment.step("  craft 4 stick using 2 birch planks\n").observation == "Crafted 4 minecraft:stick"
+    )
     listing = environment.step("inventory").observation
     assert listing == "Inventory: [birch planks] (2) [stick] (5) "
 
@@ -280,7 +296,14 @@ def test_copy_plays_on_alone():
     assert environment.step("craft 1 stick using 2 bamboo").won
 
 
-NO_TASKS = ["", "minecraft:stick", "minecraft:stick/", "minecraft:stick/-1", "minecraft:stick/01", "minecraft:bamboo/0"]
+NO_TASKS = [
+    "",
+    "minecraft:stick",
+    "minecraft:stick/",
+    "minecraft:stick/-1",
+    "minecraft:stick/01",
+    "minecraft:bamboo/0",
+]
 NO_TASKS += ["stick/0", "minecraft:nothing/0", "minecraft:stick/3\n", "minecraft:stick/\u0663"]
 
 
@@ -295,8 +318,12 @@ def test_unknown_task_is_refused_by_name_with_one_that_works(task):
 
 
 WORDS = st.one_of(
-    st.sampled_from(["craft", "get", "using", "inventory", "stick", "bamboo", "planks", "oak logs", "oak planks", ","]),
-    st.sampled_from(["0", "1", "2", "4", "-1", "\u00b2", "999999999999", "minecraft:stick", "{}", "%s", "\n", "\x00"]),
+    st.sampled_from(
+        ["craft", "get", "using", "inventory", "stick", "bamboo", "planks", "oak logs", "oak planks", ","]
+    ),
+    st.sampled_from(
+        ["0", "1", "2", "4", "-1", "\u00b2", "999999999999", "minecraft:stick", "{}", "%s", "\n", "\x00"]
+    ),
 )
 COMMANDS = st.one_of(
     st.text(max_size=400),

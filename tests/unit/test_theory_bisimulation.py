@@ -160,7 +160,9 @@ def test_mico_puts_a_stochastic_state_at_a_distance_from_itself():
     upper = mico(transition, reward, mdp.gamma)
     assert (upper.diagonal()[:4] > 1e-3).all()
     np.testing.assert_allclose(
-        upper, np.abs(np.subtract.outer(reward, reward)) + mdp.gamma * transition @ upper @ transition.T, atol=1e-10
+        upper,
+        np.abs(np.subtract.outer(reward, reward)) + mdp.gamma * transition @ upper @ transition.T,
+        atol=1e-10,
     )
 
 

@@ -26,7 +26,10 @@ CLUSTERS = 20_000
 
 @pytest.fixture(scope="module")
 def bandit():
-    """Many clusters of N independent draws of one state: R = Q(a) + noise. One prompt group is one cluster."""
+    """Many clusters of N independent draws of one state: R = Q(a) + noise.
+
+    One prompt group is one cluster.
+    """
     rng = np.random.default_rng(0)
     rows = CLUSTERS * N
     action = rng.choice(3, size=rows, p=POLICY)
@@ -135,7 +138,10 @@ def test_aliased_text_merges_states_of_different_value():
     drawn = rollouts(mdp, identity_embedding(mdp.n_states))
     spread = {
         name: float(np.sqrt(mean((drawn.value - mean(drawn.value, labels)) ** 2, labels).mean()))
-        for name, labels in (("text", by_observation(drawn.batch)), ("state", by_features(drawn.batch, eps=0.0)))
+        for name, labels in (
+            ("text", by_observation(drawn.batch)),
+            ("state", by_features(drawn.batch, eps=0.0)),
+        )
     }
     assert spread["text"] > 1.2 * spread["state"]
 
@@ -164,7 +170,8 @@ def test_the_baselines_bias_is_bounded_by_two_l_eps_under_the_chord(seed, eps):
 def hops(eps, size=0.75, count=5):
     """Unit vectors in clumps that march along the circle, each clump five times the one before; and their clump.
 
-    Neighbouring clumps are `size` radii (as angles) apart, so a running mean follows the march and a leader does not.
+    Neighbouring clumps are `size` radii (as angles) apart, so a running mean follows the march and a leader
+    does not.
     """
     clump = np.repeat(np.arange(count), 5 ** np.arange(count))
     angle = clump * size * np.arccos(1 - eps)
@@ -191,7 +198,9 @@ def test_a_cluster_of_bisimilar_states_with_one_clock_estimates_the_advantage():
     """Two steps of one horizon position and class share Q exactly, so q_style needs only the 1 - 1/n."""
     mdp = random_mdp(states=3, actions=2, seed=4)
     n, horizon = 8, 4
-    drawn = rollouts(mdp, class_embedding(bisimulation_classes(mdp)), groups=4000, group_size=n, horizon=horizon)
+    drawn = rollouts(
+        mdp, class_embedding(bisimulation_classes(mdp)), groups=4000, group_size=n, horizon=horizon
+    )
     first = drawn.batch.t == 0
     # The first step of a group is one state with one clock; later visits of it have another and are left out.
     to_go = return_to_go(drawn.batch, mdp.gamma)[first]

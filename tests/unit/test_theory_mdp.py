@@ -83,7 +83,9 @@ def test_sampled_returns_average_to_the_exact_values():
         for action in range(mdp.n_actions):
             rows = first & (rollouts.state == state) & (batch.action == action)
             mine = returns[batch.trajectory[rows]]
-            assert abs(mine.mean() - expected[1][horizon, state, action]) < 4 * mine.std() / np.sqrt(len(mine))
+            assert abs(mine.mean() - expected[1][horizon, state, action]) < 4 * mine.std() / np.sqrt(
+                len(mine)
+            )
 
 
 def test_a_sample_carries_its_truth():
@@ -100,7 +102,9 @@ def test_a_sample_carries_its_truth():
 
 def test_a_group_shares_its_start_and_ends_where_the_process_does():
     mdp = grid(2, 2)
-    rollouts = sample(mdp, uniform_policy(mdp), groups=30, group_size=3, horizon=9, rng=np.random.default_rng(2))
+    rollouts = sample(
+        mdp, uniform_policy(mdp), groups=30, group_size=3, horizon=9, rng=np.random.default_rng(2)
+    )
     batch = rollouts.batch
     for task in range(30):
         assert len(set(rollouts.state[(batch.task == task) & (batch.t == 0)])) == 1
@@ -131,7 +135,9 @@ def test_the_same_seed_gives_the_same_table():
 
 def test_texts_are_unique_or_paraphrased_or_aliased():
     def shown(mdp):
-        rollouts = sample(mdp, uniform_policy(mdp), groups=60, group_size=4, horizon=8, rng=np.random.default_rng(0))
+        rollouts = sample(
+            mdp, uniform_policy(mdp), groups=60, group_size=4, horizon=8, rng=np.random.default_rng(0)
+        )
         return set(zip(rollouts.state.tolist(), rollouts.batch.observation.tolist(), strict=True))
 
     assert len(shown(grid())) == 9
@@ -155,7 +161,9 @@ def test_embeddings_separate_what_they_should():
     identity = features(identity_embedding(mdp.n_states))
     np.testing.assert_array_equal(identity.batch.features.argmax(axis=1), identity.state)
     classes = np.arange(mdp.n_states) // 2
-    np.testing.assert_array_equal(class_embedding(classes)(identity.state, identity.state, rng).sum(axis=1), 1.0)
+    np.testing.assert_array_equal(
+        class_embedding(classes)(identity.state, identity.state, rng).sum(axis=1), 1.0
+    )
     clean = features(noisy_embedding(mdp.n_states, 16, n_texts=4))
     assert len(np.unique(clean.batch.features, axis=0)) == len(set(clean.state))
     shifted = features(noisy_embedding(mdp.n_states, 16, paraphrase=0.2, n_texts=4))
@@ -217,7 +225,9 @@ def test_bad_requests_are_refused_by_name(call, message):
 
 def draw(mdp=None, groups=1):
     mdp = mdp or tiny()
-    return sample(mdp, uniform_policy(mdp), groups=groups, group_size=1, horizon=1, rng=np.random.default_rng(0))
+    return sample(
+        mdp, uniform_policy(mdp), groups=groups, group_size=1, horizon=1, rng=np.random.default_rng(0)
+    )
 
 
 def test_a_terminal_state_pays_nothing_whatever_its_rows_say():

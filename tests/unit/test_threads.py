@@ -46,7 +46,12 @@ def test_what_the_user_says_comes_first_and_never_exceeds_the_cores(monkeypatch)
 def test_the_cores_are_those_of_the_affinity_and_the_containers_quota(monkeypatch, tmp_path):
     monkeypatch.setattr("bipace.train.threads._QUOTA", tmp_path / "cpu.max")
     free = usable_cores()
-    for text, cores in (("150000 100000", min(free, 2)), ("max 100000", free), ("50000 100000", 1), ("junk", free)):
+    for text, cores in (
+        ("150000 100000", min(free, 2)),
+        ("max 100000", free),
+        ("50000 100000", 1),
+        ("junk", free),
+    ):
         (tmp_path / "cpu.max").write_text(text)
         assert usable_cores() == cores
 
@@ -88,7 +93,8 @@ def test_a_slow_spell_is_told_once_with_its_reason():
     slowness = Slowness()
     assert [slowness.notice(metrics(r)) for r in (100, 90, 110)] == ["", "", ""]
     assert (
-        slowness.notice(metrics(20, 0.7)) == "5 x slower than the first iterations: other processes are using the cores"
+        slowness.notice(metrics(20, 0.7))
+        == "5 x slower than the first iterations: other processes are using the cores"
     )
     assert slowness.notice(metrics(20, 0.7)) == ""
     assert slowness.notice(metrics(95)) == ""

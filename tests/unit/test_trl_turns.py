@@ -80,7 +80,11 @@ def test_first_n_reads_tokens():
 
 
 def test_what_was_heard_is_put_on_its_turn():
-    heard = [Heard(0, 0, 1.0, False, "s1", "x"), Heard(0, 0, 0.5, False, "s2", None), Heard(0, 2, 2.0, True, "s3", "y")]
+    heard = [
+        Heard(0, 0, 1.0, False, "s1", "x"),
+        Heard(0, 0, 0.5, False, "s2", None),
+        Heard(0, 2, 2.0, True, "s3", "y"),
+    ]
     found = credit_heard([Turn(i, i + 1, "text", f"call {i}") for i in range(4)], heard, "s0", "many")
     assert [t.reward for t in found] == [1.5, 0, 2.0, 0]
     assert [t.done for t in found] == [False, False, True, False]
@@ -96,7 +100,9 @@ def rollout(*rewards, group="g", tokens=(1,), ended=True, done=None):
 
 
 def test_without_rewards_by_step_all_of_the_reward_lies_on_the_last_turn_or_on_the_one_that_ended_it():
-    steps = engine_steps([rollout(0.0, 0.0, 0.0), rollout(0.0, 0.0, 0.0, done=1)], [2.0, 3.0], False, "refuse")
+    steps = engine_steps(
+        [rollout(0.0, 0.0, 0.0), rollout(0.0, 0.0, 0.0, done=1)], [2.0, 3.0], False, "refuse"
+    )
     assert [s.reward for s in steps] == [0, 0, 2, 0, 3, 0]
     assert [s.terminated for s in steps] == [False, False, True, False, False, True]
 
@@ -104,17 +110,23 @@ def test_without_rewards_by_step_all_of_the_reward_lies_on_the_last_turn_or_on_t
 def test_rewards_by_step_add_up_to_trls_or_are_refused():
     fine = engine_steps([rollout(0.1, 0.2)], [0.30000001192], True, "refuse")
     assert [s.reward for s in fine] == [0.1, 0.2]
-    with pytest.raises(ValueError, match=r"steps.reward: the turns of rollout 0 earned 0.3, .* is 0.5; .*'last'"):
+    with pytest.raises(
+        ValueError, match=r"steps.reward: the turns of rollout 0 earned 0.3, .* is 0.5; .*'last'"
+    ):
         engine_steps([rollout(0.1, 0.2)], [0.5], True, "refuse")
     put = engine_steps([rollout(0.1, 0.2)], [0.5], True, "last")
     assert [s.reward for s in put] == pytest.approx([0.1, 0.4])
 
 
 def test_a_rollout_that_nobody_scored_is_aborted_and_one_without_turns_no_rows():
-    steps = engine_steps([rollout(0.0, 1.0), rollout(), rollout(1.0)], [float("nan"), 0.0, 1.0], True, "refuse")
+    steps = engine_steps(
+        [rollout(0.0, 1.0), rollout(), rollout(1.0)], [float("nan"), 0.0, 1.0], True, "refuse"
+    )
     assert [s.reward for s in steps] == [None, None, 1.0]
     assert [s.aborted for s in steps] == [True, True, False]
-    metrics = episode_metrics([rollout(0.0, 1.0), rollout(), rollout(1.0, ended=False)], [float("nan"), 0.0, 1.0])
+    metrics = episode_metrics(
+        [rollout(0.0, 1.0), rollout(), rollout(1.0, ended=False)], [float("nan"), 0.0, 1.0]
+    )
     assert metrics == {
         "episode/count": 1.0, "episode/reward_mean": 1.0, "episode/steps_mean": 1.0, "event/truncated": 1.0,
         "event/aborted": 1.0, "event/missing_episodes": 1.0,
@@ -134,7 +146,9 @@ def test_a_prompt_group_is_the_row_and_what_was_read():
 
 
 def test_fields_of_a_rollout_func():
-    made = own_fields(turns([1, 0, 1]), {"step_rewards": [1, 2], "states": ["s", "t"], "actions": ["x", "y"]}, 0)
+    made = own_fields(
+        turns([1, 0, 1]), {"step_rewards": [1, 2], "states": ["s", "t"], "actions": ["x", "y"]}, 0
+    )
     assert made == [Turn(0, 1, "s", "x", 1.0), Turn(2, 3, "t", "y", 2.0)]
     with pytest.raises(ValueError, match=r"states of row 4 has 1 entries, .* 2 runs"):
         own_fields(turns([1, 0, 1]), {"states": ["s"]}, 4)

@@ -105,7 +105,9 @@ def test_the_first_gradient_is_the_policy_gradient(actor):
     optimizer = torch.optim.SGD(actor.model.parameters(), lr=0.0)
     config = UpdateConfig(grad_clip=1e9, minibatches=1)
     values = token_values(sequences, advantages)
-    update_policy(actor, optimizer, sequences, old, values, config, groups=ALONE, shuffle=np.random.default_rng(0))
+    update_policy(
+        actor, optimizer, sequences, old, values, config, groups=ALONE, shuffle=np.random.default_rng(0)
+    )
     ours = torch.cat([p.grad.flatten() for p in actor.model.parameters()])
     optimizer.zero_grad()
     total, tokens = 0.0, 0
@@ -163,8 +165,12 @@ def test_features_come_with_the_log_probabilities(actor):
     scored = score_sequences(actor, sequences, layer=2, micro_tokens=64)
     row = 0
     for sequence in sequences:
-        states = actor.model(torch.from_numpy(sequence.tokens)[None], output_hidden_states=True).hidden_states[2][0]
+        states = actor.model(
+            torch.from_numpy(sequence.tokens)[None], output_hidden_states=True
+        ).hidden_states[2][0]
         for start, _ in sequence.spans:
-            np.testing.assert_allclose(scored.features[row], states[start - 1].detach().numpy(), rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(
+                scored.features[row], states[start - 1].detach().numpy(), rtol=1e-4, atol=1e-5
+            )
             row += 1
     assert row == len(scored.features)

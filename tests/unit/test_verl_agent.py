@@ -92,7 +92,9 @@ def tensors(columns, features, batch, rows, **more):
     return compute_advantage(**{**given, **more})[0]
 
 
-@pytest.mark.parametrize(("name", "options"), [("hgpo", {}), ("bipace", {"eps": 0.8}), ("gigpo", {"similarity": 0.5})])
+@pytest.mark.parametrize(
+    ("name", "options"), [("hgpo", {}), ("bipace", {"eps": 0.8}), ("gigpo", {"similarity": 0.5})]
+)
 def test_rows_in_any_order_carry_the_same_values_where_their_steps_are_known(name, options):
     batch, columns, features = episodes(5, members=12)
     plain = tensors(columns, features, batch, list(range(len(features))), estimator=name, **options)
@@ -157,7 +159,9 @@ def test_whole_number_rewards_do_not_cut_the_values():
     whole[:, 2] = torch.from_numpy(trajectory_return(batch)).long()
     found = tensors(columns, features, batch, rows, token_level_rewards=whole, estimator="gigpo")
     assert found.dtype == torch.float32
-    assert torch.allclose(found.double(), tensors(columns, features, batch, rows, estimator="gigpo"), atol=1e-6)
+    assert torch.allclose(
+        found.double(), tensors(columns, features, batch, rows, estimator="gigpo"), atol=1e-6
+    )
     assert (found != found.round()).any()
 
 

@@ -14,12 +14,16 @@ GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "verl_agent.json").r
 OUTPUTS = [(case, output) for case in GOLDEN["cases"] for output in case["outputs"]]
 
 
-@pytest.mark.parametrize(("case", "output"), OUTPUTS, ids=[f"{o['recipe']}-{i}" for i, (_, o) in enumerate(OUTPUTS)])
+@pytest.mark.parametrize(
+    ("case", "output"), OUTPUTS, ids=[f"{o['recipe']}-{i}" for i, (_, o) in enumerate(OUTPUTS)]
+)
 def test_the_public_codes_numbers(case, output):
     rows = [{**row, "feature": [0.0]} for row in case["rows"]]
     made = recipe(output["recipe"], convention="verl_agent", **output["options"])
     # Their arithmetic is float32.
-    np.testing.assert_allclose(advantages(to_batch(rows), made).values, output["values"], rtol=1e-5, atol=2e-5)
+    np.testing.assert_allclose(
+        advantages(to_batch(rows), made).values, output["values"], rtol=1e-5, atol=2e-5
+    )
 
 
 def test_every_recipe_they_share_with_us_is_held_to_them():
@@ -34,6 +38,8 @@ def test_the_convention_are_not_the_default():
         differs = []
         for case in GOLDEN["cases"]:
             batch = to_batch([{**row, "feature": [0.0]} for row in case["rows"]])
-            own, theirs = (advantages(batch, recipe(name, convention=h)).values for h in ("paper", "verl_agent"))
+            own, theirs = (
+                advantages(batch, recipe(name, convention=h)).values for h in ("paper", "verl_agent")
+            )
             differs.append(np.abs(own - theirs).max() > 1e-3)
         assert any(differs)

@@ -112,7 +112,9 @@ def test_a_broken_trajectory_gets_zero_and_leaves_its_siblings_as_if_it_never_ra
         keep.remove(inside.index(True))
     else:
         rows[inside.index(True)]["episode"]["aborted"] = True
-    found, events = credit([keys[i] for i in keep], [rows[i] for i in keep], [False] * len(keep), features[keep])
+    found, events = credit(
+        [keys[i] for i in keep], [rows[i] for i in keep], [False] * len(keep), features[keep]
+    )
     assert {k: v for k, v in found.items() if k.rsplit("_", 1)[0] != broken} == expected
     assert all(v == 0 for k, v in found.items() if k.rsplit("_", 1)[0] == broken)
     assert events["event/missing_rows" if how == "missing" else "event/aborted_rows"] > 0
@@ -139,10 +141,18 @@ def test_a_key_of_another_trainer_is_refused():
         ({"env": {"sute": "x"}}, "bipace", "did you mean bipace.env.suite"),
         ({"credit": {"epsilon": 1}}, "bipace", "eps"),
         ({"estimator": "gigpo"}, "bipace", "algorithm.adv_estimator"),
-        ({"prompt": {"style": "chat"}}, "bipace", "bipace.prompt.style: 'chat', expected 'transcript' or 'window'"),
+        (
+            {"prompt": {"style": "chat"}},
+            "bipace",
+            "bipace.prompt.style: 'chat', expected 'transcript' or 'window'",
+        ),
         ({"prompt": {"tagged": "yes"}}, "bipace", "bipace.prompt.tagged: 'yes', expected true or false"),
         ({"prompt": {"tagged": 1}}, "bipace", "bipace.prompt.tagged: 1, expected true or false"),
-        ({"prompt": {"history_length": -3}}, "bipace", "bipace.prompt.history_length: -3, expected at least 0"),
+        (
+            {"prompt": {"history_length": -3}},
+            "bipace",
+            "bipace.prompt.history_length: -3, expected at least 0",
+        ),
         ({"prompt": {"history_length": 2.5}}, "bipace", "history_length: 2.5, expected a whole number"),
         ({"features": {"layer": "last"}}, "bipace", "bipace.features.layer: 'last', expected a"),
         ({"features": {"layer": 1.5}}, "bipace", "bipace.features.layer: 1.5, expected a"),
@@ -152,7 +162,11 @@ def test_a_key_of_another_trainer_is_refused():
         ({"env": {"reward_scale": 0}}, "bipace", "reward_scale: 0, expected more than 0"),
         ({"env": {"suite": 3}}, "bipace", "bipace.env.suite: 3, expected text"),
         ({"env": {"reward": "won"}}, "bipace", "bipace.env.reward: 'won', expected 'score' or 'success'"),
-        ({"credit": {"eps": "calibrate"}}, "bipace", "bipace.credit.eps: 'calibrate' is chosen from the first"),
+        (
+            {"credit": {"eps": "calibrate"}},
+            "bipace",
+            "bipace.credit.eps: 'calibrate' is chosen from the first",
+        ),
         ({"credit": [1]}, "bipace", "bipace.credit: .*, expected a section"),
         ({"estimator": 3}, "bipace", "bipace.estimator: 3, expected text"),
         ({"features": {"action_key": "verb"}}, "bipace", "action_tag"),
@@ -378,7 +392,10 @@ def test_a_first_prompt_that_does_not_fit_gives_no_rows():
         raise AssertionError("the model was called")
 
     task = suite.splits["train-panel"][0]
-    assert asyncio.run(play(suite, task, generate, tokenizer, read_settings({}, "bipace"), Limits(10, 32, 5))) == []
+    assert (
+        asyncio.run(play(suite, task, generate, tokenizer, read_settings({}, "bipace"), Limits(10, 32, 5)))
+        == []
+    )
 
 
 def test_an_episode_that_left_no_row_is_counted():

@@ -32,11 +32,15 @@ def test_by_default_the_actor_plays_itself(tiny_actor_folder):
 def test_the_gap_is_that_between_drawn_and_scored(tiny_actor_folder):
     actor = Actor.load(tiny_actor_folder)
     session = actor.session([[5, 6, 7]], copies=2, capacity=32)
-    drawn = session.generate([0, 1], max_new_tokens=6, temperature=0.8, generator=torch.Generator().manual_seed(0))
+    drawn = session.generate(
+        [0, 1], max_new_tokens=6, temperature=0.8, generator=torch.Generator().manual_seed(0)
+    )
 
     def sampled(*shifts):
         return [
-            TokenSequence(np.array([5, 6, 7, *r.tokens]), ((3, 3 + len(r.tokens)),), r.logprobs - np.float32(shift))
+            TokenSequence(
+                np.array([5, 6, 7, *r.tokens]), ((3, 3 + len(r.tokens)),), r.logprobs - np.float32(shift)
+            )
             for r, shift in zip(drawn, shifts, strict=True)
         ]
 

@@ -52,7 +52,14 @@ def test_pages_have_the_fields_text_form(shop):
     product = hits[0]
     item = environment.step(f"click[{product.asin.lower()}]")
     options = [text for name, values in product.options for text in (name, *values)]
-    tail = [product.title, f"Price: {product.price_tag}", "Rating: N.A.", "Description", "Features", "Reviews"]
+    tail = [
+        product.title,
+        f"Price: {product.price_tag}",
+        "Rating: N.A.",
+        "Description",
+        "Features",
+        "Reviews",
+    ]
     head = ["Instruction:", goal.instruction, "Back to Search", "< Prev"]
     assert item.observation == " [SEP] ".join([*head, *options, *tail, "Buy Now"])
     buttons = ["back to search", "< prev", "description", "features", "reviews", "buy now"]
@@ -93,7 +100,9 @@ def test_buying_ends_the_episode_with_the_score(shop):
     task = shop.splits["gen-train"][0]
     environment = shop.make()
     *before, last = play(environment, task, shop.expert(task))
-    assert all((turn.reward, turn.terminated, turn.won, turn.valid) == (0.0, False, False, True) for turn in before)
+    assert all(
+        (turn.reward, turn.terminated, turn.won, turn.valid) == (0.0, False, False, True) for turn in before
+    )
     assert (last.reward, last.terminated, last.won) == (1.0, True, True)
     assert environment.score.success
     assert last.observation == "Thank you for shopping with us! [SEP] Your score (min 0.0, max 1.0) [SEP] 1.0"
@@ -103,7 +112,9 @@ def test_buying_ends_the_episode_with_the_score(shop):
 
 def test_a_partial_score_is_a_reward_but_not_a_win(shop):
     goals = [(task, shop.goal(task)) for task in shop.splits["gen-validation"]]
-    task, goal = next((task, goal) for task, goal in goals if len(goal.options) == 2 and len(goal.attributes) == 1)
+    task, goal = next(
+        (task, goal) for task, goal in goals if len(goal.options) == 2 and len(goal.attributes) == 1
+    )
     asin = goal.asin.lower()
     title = next(product.title for product in shop.shop.products if product.asin == goal.asin)
     environment = shop.make()
@@ -115,7 +126,18 @@ def test_a_partial_score_is_a_reward_but_not_a_win(shop):
 @pytest.mark.parametrize(
     "action",
     [
-        *("", " ", "\0", "buy", "click", "click[]", "search[]", "think[x]", "say search[x]", "search[two\nlines]"),
+        *(
+            "",
+            " ",
+            "\0",
+            "buy",
+            "click",
+            "click[]",
+            "search[]",
+            "think[x]",
+            "say search[x]",
+            "search[two\nlines]",
+        ),
         *("click[buy now", "click[search]", "click[<your query>]", "click[next >]", "click[B000000000]"),
         "search" * 5000,
     ],
@@ -188,7 +210,9 @@ def test_copy_goes_its_own_way(shop):
     environment = shop.make()
     play(environment, task, actions[:2])
     other = environment.copy()
-    assert [environment.step(action) for action in actions[2:]] == [other.step(action) for action in actions[2:]]
+    assert [environment.step(action) for action in actions[2:]] == [
+        other.step(action) for action in actions[2:]
+    ]
     third = shop.make()
     play(third, task, actions[:1])
     fourth = third.copy()
@@ -196,7 +220,9 @@ def test_copy_goes_its_own_way(shop):
     assert third.view.kind == "results"
 
 
-words = st.sampled_from(["shoes", "tea", "lamp with", "[", "]", "é", "\n", "x" * 300, "click[", "buy now", "\ud800"])
+words = st.sampled_from(
+    ["shoes", "tea", "lamp with", "[", "]", "é", "\n", "x" * 300, "click[", "buy now", "\ud800"]
+)
 actions = st.one_of(
     st.integers(0, 40),  # the n-th admissible action
     st.lists(words, max_size=4).map(lambda parts: f"search[{' '.join(parts)}]"),
@@ -213,7 +239,9 @@ def test_no_action_breaks_a_session(shop, number, script):
     no_ops = 0
     for action in script:
         if isinstance(action, int):
-            choices = [name for name in turn.admissible if name != "search[<your query>]"] or ["search[shoes and tea]"]
+            choices = [name for name in turn.admissible if name != "search[<your query>]"] or [
+                "search[shoes and tea]"
+            ]
             action = choices[action % len(choices)]
             expected = not turn.terminated
         else:

@@ -25,7 +25,11 @@ ITEM = {
     "images": ["https://example.org/a.jpg"],
     "brand": "unused",
 }
-ANNOTATION = {"attributes": ["dishwasher safe"], "instruction": "Find me mugs", "instruction_attributes": ["safe"]}
+ANNOTATION = {
+    "attributes": ["dishwasher safe"],
+    "instruction": "Find me mugs",
+    "instruction_attributes": ["safe"],
+}
 WISH = {
     "asin": "B001",
     "instruction": "i need a mug.",
@@ -50,7 +54,9 @@ def test_an_official_record_becomes_a_product(tmp_path):
     catalogue = load_catalogue(write(tmp_path / "data"))
     (mug,) = catalogue.products
     assert (mug.asin, mug.title, mug.query, mug.category) == ("B001", "Blue Mug", "mugs", "garden")
-    assert mug.options == (("color", ("navy | white",)),)  # a slash becomes a bar; an option without values goes
+    assert mug.options == (
+        ("color", ("navy | white",)),
+    )  # a slash becomes a bar; an option without values goes
     assert (mug.prices, mug.price_tag) == ((1012.5, 1100.0), "$1012.5 to $1100.0")
     assert mug.attributes == ("dishwasher safe",)
     assert search_text(mug) == "blue mug a mug. holds 12 oz color: navy | white"
@@ -102,7 +108,9 @@ def test_missing_files_are_named_in_one_error(tmp_path):
         load_catalogue(tmp_path / "data", "medium")
 
 
-@pytest.mark.parametrize("name", ["items_shuffle_1000.json", "items_ins_v2_1000.json", "items_human_ins.json"])
+@pytest.mark.parametrize(
+    "name", ["items_shuffle_1000.json", "items_ins_v2_1000.json", "items_human_ins.json"]
+)
 @pytest.mark.parametrize(
     "content", [b"", b"[1, 2", b'{"a": ', b"<html>", b"\xff\xfe", b'"text"', b"[] []", b"[" * 9999]
 )
@@ -133,14 +141,23 @@ def test_a_broken_entry_is_named(tmp_path, item, message):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"annotations": {"B001": {"instruction": "x"}}}, "B001 has an instruction without instruction_attributes"),
+        (
+            {"annotations": {"B001": {"instruction": "x"}}},
+            "B001 has an instruction without instruction_attributes",
+        ),
         (
             {"annotations": {"B001": {"instruction": "x", "instruction_attributes": "y"}}},
             "B001 has an instruction without",
         ),
-        ({"annotations": {"B001": {"attributes": None}}}, "B001 has attributes None, expected a list of text"),
+        (
+            {"annotations": {"B001": {"attributes": None}}},
+            "B001 has attributes None, expected a list of text",
+        ),
         ({"annotations": {"B001": []}}, "B001 is list"),
-        ({"human": {"B001": [{"instruction": "x"}]}}, "B001 has an instruction without instruction_attributes"),
+        (
+            {"human": {"B001": [{"instruction": "x"}]}},
+            "B001 has an instruction without instruction_attributes",
+        ),
         ({"human": {"B001": 5}}, "B001 has an instruction without instruction"),
         ({"human": {"B001": [5]}}, "B001 has an instruction without instruction"),
         (
@@ -170,7 +187,9 @@ def test_synthetic_goals_are_one_per_combination_of_options(tmp_path):
     item = {**ITEM, "pricing": "$2000", "customization_options": options}
     goals = make_goals(load_catalogue(write(tmp_path / "data", [item])), "synthetic", 0)
     assert sorted(goal.instruction for goal in goals) == [
-        f"Find me mugs with color: {color}, and size: {size}" for color in ("blue", "red") for size in ("m", "s")
+        f"Find me mugs with color: {color}, and size: {size}"
+        for color in ("blue", "red")
+        for size in ("m", "s")
     ]
     assert {goal.price_upper for goal in goals} == {1_000_000.0}
     with pytest.raises(ValueError, match="goals: 'both'"):
@@ -184,7 +203,10 @@ def test_generated_files_read_back_as_the_records_they_were_made_of(tmp_path):
     assert len(catalogue.products) == len(records) == 60
     for product, (item, annotation, wishes) in zip(catalogue.products, records, strict=True):
         assert (product.asin, product.title, product.query) == (item["asin"], item["name"], item["query"])
-        assert (product.bullets, product.description) == (tuple(item["small_description"]), item["full_description"])
+        assert (product.bullets, product.description) == (
+            tuple(item["small_description"]),
+            item["full_description"],
+        )
         assert list(product.attributes) == annotation["attributes"]
         assert {name: [{"value": value} for value in values] for name, values in product.options} == item[
             "customization_options"
@@ -216,7 +238,11 @@ def test_generation_keeps_a_folder_and_refuses_other_sizes(tmp_path):
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
     max_leaves=12,
 )
@@ -225,7 +251,9 @@ json_values = st.recursive(
 @given(st.lists(json_values, max_size=6), st.integers(1, 7), st.integers(0, 2))
 def test_streaming_equals_json_at_every_chunk_size(tmp_path_factory, values, chunk, indent):
     path = tmp_path_factory.mktemp("stream") / "array.json"
-    path.write_text(json.dumps(values, indent=indent or None, ensure_ascii=False), encoding="utf-8", errors="replace")
+    path.write_text(
+        json.dumps(values, indent=indent or None, ensure_ascii=False), encoding="utf-8", errors="replace"
+    )
     whole = json.loads(path.read_text(encoding="utf-8"))
     table = {str(place): value for place, value in enumerate(whole)}
     other = path.with_name("object.json")

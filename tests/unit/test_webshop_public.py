@@ -1,8 +1,8 @@
 """WebShop against the public code: rewards and pages that it computed for products of the generated catalogue.
 
-tests/golden/webshop_public.json was written by princeton-nlp/WebShop at commit 64fa2a5 (its `get_reward` with spaCy's
-en_core_web_sm 3.8.0, its page templates with its text conversion). The nouns that spaCy found are in the file too, so
-that the comparison needs no spaCy.
+tests/golden/webshop_public.json was written by princeton-nlp/WebShop at commit 64fa2a5 (its `get_reward` with
+spaCy's en_core_web_sm 3.8.0, its page templates with its text conversion). The nouns that spaCy found are in
+the file too, so that the comparison needs no spaCy.
 """
 
 import json
@@ -31,7 +31,9 @@ def test_rewards_equal_the_public_codes(shops):
     products = {product.asin: product for product in shops["human"].shop.products}
     for case in GOLDEN["rewards"]:
         product, goal = products[case["asin"]], shops[case["goals"]].goals[case["goal"]]
-        assert score_purchase(product, goal, price_of(product, 0), case["chosen"], SPACY).total == case["reward"]
+        assert (
+            score_purchase(product, goal, price_of(product, 0), case["chosen"], SPACY).total == case["reward"]
+        )
 
 
 def test_the_rewards_compared_are_of_many_kinds():

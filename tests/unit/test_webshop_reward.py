@@ -142,7 +142,11 @@ def test_attribute_clause(wanted, count):
     ("chosen", "wanted", "count"),
     [
         (["navy blue", "9"], ["navy blue", "9"], 2),
-        (["dark blue"], ["light blue"], 1),  # both hold "blue", which comes before "dark" and "light" in the list
+        (
+            ["dark blue"],
+            ["light blue"],
+            1,
+        ),  # both hold "blue", which comes before "dark" and "light" in the list
         (["black"], ["white"], 0),
         (["pack of 12"], ["12 pack"], 1),  # "12 of pack" against "12 pack": the shorter set is contained
         (["powder snow"], ["cool powder snow"], 1),

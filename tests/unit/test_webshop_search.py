@@ -16,7 +16,14 @@ SHELF = (
 
 
 def test_terms_are_lower_case_stemmed_and_without_stop_words():
-    assert terms("The Men's RUNNING shoes, 5.5 inch (and socks)") == ["men", "run", "shoe", "5.5", "inch", "sock"]
+    assert terms("The Men's RUNNING shoes, 5.5 inch (and socks)") == [
+        "men",
+        "run",
+        "shoe",
+        "5.5",
+        "inch",
+        "sock",
+    ]
     assert terms("") == terms("the of ...") == []
 
 
@@ -45,7 +52,9 @@ def test_scores_are_lucenes_bm25():
         return total
 
     for query in ("running shoes", "table wood", "running running jacket foam"):
-        expected = sorted((place for place in range(5) if score(query, place)), key=lambda p: (-score(query, p), p))
+        expected = sorted(
+            (place for place in range(5) if score(query, place)), key=lambda p: (-score(query, p), p)
+        )
         assert list(index.top(query)) == expected
 
 

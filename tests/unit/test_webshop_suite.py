@@ -71,14 +71,24 @@ def test_demonstrations_buy_the_best_product_of_the_first_page(shop):
 
 
 def test_expert_prefers_the_equal_option_to_a_similar_one(shop):
-    product = replace(shop.shop.products[0], options=(("color", ("dark blue", "blue")), ("size", ("9 wide", "9"))))
+    product = replace(
+        shop.shop.products[0], options=(("color", ("dark blue", "blue")), ("size", ("9 wide", "9")))
+    )
     goal = replace(shop.goal("gen1000-0/0"), options=("9", "blue"))
     assert best_options(product, goal) == {"color": "blue", "size": "9"}
     assert best_options(product, replace(goal, options=("navy blue",))) == {"color": "dark blue"}
 
 
 def test_unknown_tasks_are_refused_with_one_that_works(shop):
-    for task in ("", "gen1000-0/2000", "gen1000-0/-1", "gen1000-0/01", "small/0", "gen1000-0/0 ", "gen1000-0/٣"):
+    for task in (
+        "",
+        "gen1000-0/2000",
+        "gen1000-0/-1",
+        "gen1000-0/01",
+        "small/0",
+        "gen1000-0/0 ",
+        "gen1000-0/٣",
+    ):
         with pytest.raises(UnknownTask, match="'gen1000-0/0'"):
             shop.make().reset(task)
         with pytest.raises(UnknownTask):
@@ -133,7 +143,9 @@ def test_the_short_shop_shows_two_products_and_says_so(shop, cache, monkeypatch)
 
 def test_scores_on_generated_data_are_labelled(shop):
     assert all(name.startswith("gen-") for name in shop.splits)
-    assert shop.data_label == "generated catalogue, 1,000 products, seed 0: not comparable with WebShop scores"
+    assert (
+        shop.data_label == "generated catalogue, 1,000 products, seed 0: not comparable with WebShop scores"
+    )
     assert dict(shop.provenance) == {
         "data": shop.data_label,
         "catalogue": shop.provenance["catalogue"],
@@ -156,7 +168,10 @@ def test_official_files_give_the_official_suite(tmp_path, monkeypatch):
     assert official.splits["validation"][0] == "small/0"
     assert official.data_label == "official small set, 30 products, human goals"
     synthetic = official_suite(tmp_path / "data", goals="synthetic", cache_folder=tmp_path / "cache")
-    turns = [last_turn(synthetic.make(), task, synthetic.expert(task)) for task in synthetic.splits["validation"][:40]]
+    turns = [
+        last_turn(synthetic.make(), task, synthetic.expert(task))
+        for task in synthetic.splits["validation"][:40]
+    ]
     assert sum(turn.won for turn in turns) >= 38
 
 
@@ -186,7 +201,9 @@ def test_every_process_sees_the_same_shop(tmp_path):
     for hash_seed, folder in (("1", "one"), ("2", "two"), ("3", "one")):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(SOURCE)}
         command = [sys.executable, "-c", TRACE, str(tmp_path / folder)]
-        answers.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+        answers.add(
+            subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        )
     assert len(answers) == 1
 
 

@@ -33,7 +33,8 @@ def run(jobs, workers=2, on_message=lambda *_: None):
 
 def test_every_job_runs_and_a_failure_costs_its_own_run_alone(tmp_path):
     jobs = [
-        job(tmp_path, str(i), f"print(json.dumps({{'i': {i}}})); sys.exit({i == 1} and 'broken')") for i in range(4)
+        job(tmp_path, str(i), f"print(json.dumps({{'i': {i}}})); sys.exit({i == 1} and 'broken')")
+        for i in range(4)
     ]
     found = run(jobs)
     assert sorted(found["end"]) == [("0", 0), ("1", 1), ("2", 0), ("3", 0)]
@@ -43,7 +44,9 @@ def test_every_job_runs_and_a_failure_costs_its_own_run_alone(tmp_path):
 
 
 def test_a_killed_process_is_told_by_its_signal(tmp_path):
-    found = run([job(tmp_path, "a", "import os; os.kill(os.getpid(), 9)"), job(tmp_path, "b", "pass")], workers=1)
+    found = run(
+        [job(tmp_path, "a", "import os; os.kill(os.getpid(), 9)"), job(tmp_path, "b", "pass")], workers=1
+    )
     assert found["end"] == [("a", -9), ("b", 0)]
 
 

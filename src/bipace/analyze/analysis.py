@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bipace.analyze.credit import BY_FEATURES, Credit, agreement, credit_of, feature_clusters, options_of, own_credit
+from bipace.analyze.credit import (
+    BY_FEATURES,
+    Credit,
+    agreement,
+    credit_of,
+    feature_clusters,
+    options_of,
+    own_credit,
+)
 from bipace.analyze.evidence import SEVERITIES, Evidence, Finding, as_json
 from bipace.analyze.features import TEXT_LABEL, hidden_states, text_vectors
 from bipace.analyze.findings import find
@@ -89,8 +97,9 @@ class Options:
 class Sweep:
     """One radius: its clusters, how well they foretell returns, and the credit of the three recipes that use them.
 
-    `error` is the label-free criterion of `bipace.core.calibrate.prediction_error`: the mean squared error of a step's
-    return predicted from its cluster without its own trajectory. Lower is better; 0 where every group is lone.
+    `error` is the label-free criterion of `bipace.core.calibrate.prediction_error`: the mean squared error of
+    a step's return predicted from its cluster without its own trajectory. Lower is better; 0 where every
+    group is lone.
     """
 
     eps: float
@@ -149,7 +158,9 @@ class Analysis:
     def understood(self) -> float:
         """Share of the files' records that were read."""
         total = sum(reading.records for reading in self.readings)
-        return sum(reading.understood * reading.records for reading in self.readings) / total if total else 1.0
+        return (
+            sum(reading.understood * reading.records for reading in self.readings) / total if total else 1.0
+        )
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -198,12 +209,15 @@ class Analysis:
 
 
 def analyze(
-    paths: Sequence[Source] | str | Path, options: Options | None = None, progress: Progress = lambda _what: None
+    paths: Sequence[Source] | str | Path,
+    options: Options | None = None,
+    progress: Progress = lambda _what: None,
 ) -> Analysis:
     """Read files and analyse their credit.
 
     Args:
-        paths: a file or folder, or several; or records in memory: objects as they stand in a file, lists of messages.
+        paths: a file or folder, or several; or records in memory: objects as they stand in a file, lists of
+            messages.
         options: how to compute.
         progress: called with what begins next, in words.
 
@@ -222,7 +236,9 @@ def analyze(
     credits: dict[str, Credit] = {}
     for name in RECIPES:
         progress(f"advantages of {name}")
-        credits[name] = chosen.credits[name] if name in BY_FEATURES else _credit(table, name, options, options.eps)
+        credits[name] = (
+            chosen.credits[name] if name in BY_FEATURES else _credit(table, name, options, options.eps)
+        )
     for where in options.recipes:
         progress(f"advantages of {where}")
         credits |= own_credit(table.batch, where, options.gamma, options.w, options.mode, options.eps)
@@ -231,7 +247,9 @@ def analyze(
     return Analysis(options, found.files, table, kind, label, health, credits, sweep, findings, found.foreign)
 
 
-def read(paths: Sequence[Source] | str | Path, options: Options, progress: Progress = lambda _what: None) -> Readings:
+def read(
+    paths: Sequence[Source] | str | Path, options: Options, progress: Progress = lambda _what: None
+) -> Readings:
     """The files as the options say how to read them, with rewards kept elsewhere joined.
 
     Raises:
@@ -274,5 +292,7 @@ def _featured(table: Table, options: Options, progress: Progress) -> tuple[str, 
         progress(f"hidden states: {done} of {len(table.steps)} steps")
 
     features = hidden_states(table, options.model, options.layer, tick)
-    label = f"hidden states of {Path(options.model).name}, layer {options.layer}, last token before the response"
+    label = (
+        f"hidden states of {Path(options.model).name}, layer {options.layer}, last token before the response"
+    )
     return "hidden", label, with_features(table, features)

@@ -1,7 +1,8 @@
 """Two files side by side: each file's own numbers, and the tasks that both have.
 
-For every pair of files the difference of a task's mean outcome is averaged over the tasks that both hold; its interval
-is a percentile bootstrap over those tasks (Efron 1979). Few shared tasks give a wide interval, one gives none.
+For every pair of files the difference of a task's mean outcome is averaged over the tasks that both hold; its
+interval is a percentile bootstrap over those tasks (Efron 1979). Few shared tasks give a wide interval, one
+gives none.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ def _tasks(analysis: Analysis) -> dict[str, dict[int, list[Any]]]:
         entry = gathered.setdefault(trajectory.task, {}).setdefault(int(table.source[i]), ([], int(group[i])))
         entry[0].append(float(table.outcome[i]))
     return {
-        name: {file: [len(outcomes), short(float(np.mean(outcomes))), at] for file, (outcomes, at) in entry.items()}
+        name: {
+            file: [len(outcomes), short(float(np.mean(outcomes))), at]
+            for file, (outcomes, at) in entry.items()
+        }
         for name, entry in gathered.items()
     }
 
@@ -99,7 +103,9 @@ def _pair(shared: dict[str, dict[int, list[Any]]], a: int, b: int) -> list[Any]:
     interval = None
     if len(differences) > 1:
         generator = np.random.default_rng(0)
-        drawn = differences[generator.integers(0, len(differences), (RESAMPLES, len(differences)))].mean(axis=1)
+        drawn = differences[generator.integers(0, len(differences), (RESAMPLES, len(differences)))].mean(
+            axis=1
+        )
         interval = [short(v) for v in np.quantile(drawn, [0.025, 0.975]).tolist()]
     mean = short(float(differences.mean()))
     return [a, b, len(found), mean, interval, int((differences > 0).sum()), int((differences < 0).sum())]

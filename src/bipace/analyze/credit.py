@@ -1,6 +1,7 @@
 """Every recipe's advantages on the table, with the arithmetic behind each number: R, Q, V, scale and branch.
 
-Nothing is computed twice: `bipace.core.advantages` gives the values, and with them the Q, V and scale of every term.
+Nothing is computed twice: `bipace.core.advantages` gives the values, and with them the Q, V and scale of
+every term.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ def options_of(name: str, gamma: float, w: float, mode: str | None, eps: float) 
     return {key: value for key, value in given.items() if key in known and value is not None}
 
 
-def own_credit(batch: StepBatch, where: str, gamma: float, w: float, mode: str | None, eps: float) -> dict[str, Credit]:
+def own_credit(
+    batch: StepBatch, where: str, gamma: float, w: float, mode: str | None, eps: float
+) -> dict[str, Credit]:
     """A recipe of one's own, `file.py:name` or `module:name`, under its name.
 
     Raises:
@@ -91,7 +94,11 @@ def own_credit(batch: StepBatch, where: str, gamma: float, w: float, mode: str |
     """
     name = where.rpartition(":")[2]
     try:
-        return {where if name in RECIPES else name: credit_of(batch, where, options_of(where, gamma, w, mode, eps))}
+        return {
+            where if name in RECIPES else name: credit_of(
+                batch, where, options_of(where, gamma, w, mode, eps)
+            )
+        }
     except (ValueError, ImportError):
         raise
     except Exception as error:  # the user's own code may raise anything; it must not read as a fault of ours
@@ -152,7 +159,9 @@ def _with_labels(made: Recipe, labels: Ints) -> Recipe:
     """The recipe with its clustering by features replaced by its result; the table must be in visit order."""
 
     def swap(term: Term) -> Term:
-        return replace(term, clusters=lambda _batch: labels) if "features" in needs_of(term.clusters) else term
+        return (
+            replace(term, clusters=lambda _batch: labels) if "features" in needs_of(term.clusters) else term
+        )
 
     return made.map(swap)
 

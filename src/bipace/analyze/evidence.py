@@ -31,16 +31,18 @@ class Finding:
 
     Attributes:
         id: stable name, for filters and CI.
-        severity: "error": training on this data cannot work as it is; "warning": signal is lost; "info": good to know.
+        severity: "error": training on this data cannot work as it is; "warning": signal is lost; "info": good
+            to know.
         title: the fact with its number.
         meaning: what it does to training.
         advice: what to change.
         places: where to look.
-        count: how many things the finding is about: the groups, trajectories, steps or records that its title counts.
+        count: how many things the finding is about: the groups, trajectories, steps or records that its title
+            counts.
         groups: the prompt groups concerned, the worst first; empty where the finding is about all of them.
         first: True for a fault of the data itself, which is shown before everything else of its severity.
-        harm: share of all steps whose credit is lost or wrong, in [0, 1], a lost step term counting half: the order
-            within a severity.
+        harm: share of all steps whose credit is lost or wrong, in [0, 1], a lost step term counting half: the
+            order within a severity.
         worst: at most three prompt groups that it hits most, each with the number behind it, in words.
     """
 
@@ -101,6 +103,8 @@ def as_json(finding: Finding, table: Table) -> dict[str, Any]:
         "meaning": finding.meaning,
         "advice": finding.advice,
         "harm": round(finding.harm, 6),
-        "worst": [{"group": w.group, "task": table.tasks[w.group], "number": w.number} for w in finding.worst],
+        "worst": [
+            {"group": w.group, "task": table.tasks[w.group], "number": w.number} for w in finding.worst
+        ],
         "places": places,
     }

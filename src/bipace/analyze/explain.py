@@ -25,11 +25,16 @@ _FORMS = {
 def explain(found: Readings) -> str:
     """For every file: what was understood, the first two trajectories step by step, and what was left out.
 
-    Texts are cut to one line; control characters are shown as escapes, so that a file cannot write to the terminal.
+    Texts are cut to one line; control characters are shown as escapes, so that a file cannot write to the
+    terminal.
     """
     lines = [line for reading in found.files for line in _file(reading)]
     if found.foreign:
-        lines += ["", "Files without trajectories:", *(f"  {p.where}: {p.why}" for p in found.foreign[:_CAUSES])]
+        lines += [
+            "",
+            "Files without trajectories:",
+            *(f"  {p.where}: {p.why}" for p in found.foreign[:_CAUSES]),
+        ]
     return "\n".join(map(_plain, lines)) + "\n"
 
 
@@ -70,7 +75,9 @@ def _trajectory(number: int, trajectory: LoggedTrajectory) -> Iterator[str]:
 
 def _step(t: int, step: LoggedStep) -> Iterator[str]:
     reward = "none" if step.reward is None else f"{step.reward:g}"
-    marks = (", cut at its length limit" if step.cut else "") + (f", policy {step.version}" if step.version else "")
+    marks = (", cut at its length limit" if step.cut else "") + (
+        f", policy {step.version}" if step.version else ""
+    )
     yield f"    step {t}: reward {reward}{marks}"
     yield f"      observation: {_line(as_text(step.observation)) or '(nothing)'}"
     yield f"      action:      {_line(step.action) or '(nothing)'}   [{_FORMS[step.form]}]"

@@ -27,7 +27,8 @@ MAX_CHARACTERS = 20_000
 def text_vectors(table: Table) -> NDArray[np.float32]:
     """[N, 257] vectors; equal observations have equal vectors. Observations without a word share one of their own.
 
-    Distances are kept by the projection to within about 10 % of themselves, so an equal text stays at distance 0.
+    Distances are kept by the projection to within about 10 % of themselves, so an equal text stays at
+    distance 0.
     """
     from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
     from sklearn.random_projection import SparseRandomProjection
@@ -38,7 +39,9 @@ def text_vectors(table: Table) -> NDArray[np.float32]:
     # The stubs of scikit-learn infer types from defaults; its own classes check these parameters.
     vectorizer: Any = HashingVectorizer
     projector: Any = SparseRandomProjection
-    counts = vectorizer(n_features=1 << 16, ngram_range=(1, 2), token_pattern=r"\w+", norm=None).transform(texts)
+    counts = vectorizer(n_features=1 << 16, ngram_range=(1, 2), token_pattern=r"\w+", norm=None).transform(
+        texts
+    )
     weighted = TfidfTransformer(sublinear_tf=False).fit_transform(counts)
     projection = projector(WIDTH, density=1 / 16, dense_output=True, random_state=0)
     projected = np.asarray(projection.fit_transform(weighted), np.float32)
@@ -51,8 +54,8 @@ def hidden_states(
 ) -> NDArray[np.float32]:
     """[N, D] hidden states of a local model at the last token before each response, from one pass a trajectory.
 
-    The conversation is rebuilt from the file: context, observations and responses under the tokenizer's chat template.
-    It is cut at the left where it is longer than the model's window.
+    The conversation is rebuilt from the file: context, observations and responses under the tokenizer's chat
+    template. It is cut at the left where it is longer than the model's window.
 
     Args:
         table: the steps.

@@ -55,7 +55,9 @@ def _shaped_only(e: Evidence) -> Iterator[Finding]:
             "small deviation such differences become full-size gradients.",
             "Judge variance on the outcome, keep penalties out of the return (bipace's default), or use mean_norm.",
             e.health.places["shaped"],
-            **reach(e, e.health.shaped[e.table.batch.task], "differ in reward alone", count=count, unit="rollouts"),
+            **reach(
+                e, e.health.shaped[e.table.batch.task], "differ in reward alone", count=count, unit="rollouts"
+            ),
         )
 
 
@@ -181,7 +183,9 @@ def _duplicates(e: Evidence) -> Iterator[Finding]:
             "Copies cost a rollout each and add no information; they make a group look larger than it is.",
             "Sample with a temperature above 0 and check that every worker has its own seed.",
             e.health.places["duplicate"],
-            **reach(e, e.health.duplicate[e.table.batch.trajectory], "are copies", count=copies, unit="rollouts"),
+            **reach(
+                e, e.health.duplicate[e.table.batch.trajectory], "are copies", count=copies, unit="rollouts"
+            ),
         )
 
 

@@ -74,7 +74,9 @@ def _walk(folder: Path) -> Iterator[Place]:
 
 def _trial(folder: Path) -> Place:
     """A Harbor trial: its ATIF documents, those of its sub-agents and of its steps too."""
-    own = sorted((folder / "agent").glob("trajectory*.json"), key=lambda p: (not _CONTINUED.fullmatch(p.name), p.name))
+    own = sorted(
+        (folder / "agent").glob("trajectory*.json"), key=lambda p: (not _CONTINUED.fullmatch(p.name), p.name)
+    )
     steps = sorted(folder.glob("steps/*/agent/trajectory*.json"))
     return Place(folder, tuple(p for p in (*own, *steps) if p.is_file()), verdict=harbor_verdict(folder))
 

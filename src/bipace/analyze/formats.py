@@ -81,7 +81,9 @@ FORMATS: dict[str, Format] = {
         "NeMo Gym rollouts {responses_create_params, response, reward}",
     ),
     "inspect": Format(
-        inspect_logs.is_inspect, each(inspect_logs.read_inspect), "Inspect samples {id, epoch, input, messages, scores}"
+        inspect_logs.is_inspect,
+        each(inspect_logs.read_inspect),
+        "Inspect samples {id, epoch, input, messages, scores}",
     ),
     "terminal_bench": Format(
         terminal_bench.is_terminal_bench,
@@ -97,19 +99,28 @@ FORMATS: dict[str, Format] = {
         _has("task_id", "traj"), each(episodes.read_tau_bench), "records {task_id, trial, reward, traj}"
     ),
     "verifiers_traces": Format(
-        verifiers.is_traces, each(verifiers.read_traces), "episodes {task, traces} of verifiers 0.4 and prime-rl"
+        verifiers.is_traces,
+        each(verifiers.read_traces),
+        "episodes {task, traces} of verifiers 0.4 and prime-rl",
     ),
-    "atif": Format(atif.is_atif, each(atif.read_atif), "ATIF trajectories {schema_version, session_id, agent, steps}"),
+    "atif": Format(
+        atif.is_atif, each(atif.read_atif), "ATIF trajectories {schema_version, session_id, agent, steps}"
+    ),
     "swe_agent": Format(
         swe_agent.is_swe_agent, each(swe_agent.read_swe_agent), "SWE-agent runs {trajectory, history, info}"
     ),
     "mini_swe_agent": Format(
-        swe_agent.is_mini, each(swe_agent.read_mini), "mini-swe-agent runs {messages, info, trajectory_format}"
+        swe_agent.is_mini,
+        each(swe_agent.read_mini),
+        "mini-swe-agent runs {messages, info, trajectory_format}",
     ),
     "bipace": Format(_is_bipace, each(episodes.read_bipace), "this project's episodes {task, member, steps}"),
     "art": Format(art.is_art, each(art.read_art), "ART rows {group_index, reward, messages}"),
     "openhands": Format(
-        openhands.is_event, openhands.read_events, "OpenHands events {source, action, observation or kind}", True
+        openhands.is_event,
+        openhands.read_events,
+        "OpenHands events {source, action, observation or kind}",
+        True,
     ),
     "claude_code": Format(
         claude_code.is_claude_code,
@@ -130,14 +141,18 @@ FORMATS: dict[str, Format] = {
         True,
     ),
     "openai": Format(_is_openai, _read_openai, "message lists [{role, content}], bare or under `messages`"),
-    "verl": Format(_has("input", "output", "score"), verl.read_verl, "verl rows {input, output, score, step}", True),
+    "verl": Format(
+        _has("input", "output", "score"), verl.read_verl, "verl rows {input, output, score, step}", True
+    ),
     "trl": Format(trl.is_trl, trl.read_trl, "TRL rows {step, prompt, completion, advantage, ...}", True),
     "verifiers": Format(
         _has("prompt", "completion", "reward"),
         each(episodes.read_verifiers),
         "verifiers results {example_id, prompt, completion, reward}",
     ),
-    "adapt": Format(transcripts.is_adapt, transcripts.read_adapt, "ADaPT results {task: {problem, trace, reward}}"),
+    "adapt": Format(
+        transcripts.is_adapt, transcripts.read_adapt, "ADaPT results {task: {problem, trace, reward}}"
+    ),
     "rows": Format(
         rows.is_rows,
         partial(rows.read_rows, given={}),
@@ -148,7 +163,13 @@ FORMATS: dict[str, Format] = {
 TEXT_FORMAT = "reflexion"
 # Parts that a reader of records finds by these names, where --map puts them.
 _NAMEABLE = ("openai", "tau_bench", "verifiers", "nemo_gym")
-_MAPPED = {"task": "task_id", "trajectory": "trajectory_id", "reward": "reward", "outcome": "won", "role": "agent_name"}
+_MAPPED = {
+    "task": "task_id",
+    "trajectory": "trajectory_id",
+    "reward": "reward",
+    "outcome": "won",
+    "role": "agent_name",
+}
 
 
 def detect(record: object) -> str:
@@ -156,11 +177,14 @@ def detect(record: object) -> str:
     return next((name for name, known in FORMATS.items() if known.matches(record)), "")
 
 
-def trajectories(found: Iterator[Located], reading: Reading, columns: Mapping[str, str]) -> Iterator[LoggedTrajectory]:
+def trajectories(
+    found: Iterator[Located], reading: Reading, columns: Mapping[str, str]
+) -> Iterator[LoggedTrajectory]:
     """The trajectories of a file's records, by the reader that `reading.format` names or that the records show.
 
-    A record that another reader would claim is skipped and counted: the file mixes formats. With `columns` the records
-    of a flat table are read by them; in other formats they say where the task, reward, outcome or name stands.
+    A record that another reader would claim is skipped and counted: the file mixes formats. With `columns`
+    the records of a flat table are read by them; in other formats they say where the task, reward, outcome or
+    name stands.
     """
     head = list(itertools.islice(found, 20))
     shown = next((name for name in (detect(r.value) for r in head) if name), "")
@@ -197,7 +221,9 @@ def _of_one_format(found: Iterable[Located], reading: Reading, known: Format) ->
 def _with_parts(found: Iterable[Located], columns: Mapping[str, str]) -> Iterator[Located]:
     unknown = [part for part in columns if part not in _MAPPED]
     if unknown:
-        raise ValueError(f"--map {unknown[0]}=...: only a flat table has it; here {', '.join(_MAPPED)} can be named")
+        raise ValueError(
+            f"--map {unknown[0]}=...: only a flat table has it; here {', '.join(_MAPPED)} can be named"
+        )
     for where, record in found:
         if isinstance(record, Mapping):
             record = {**record, **{_MAPPED[part]: pick(record, column) for part, column in columns.items()}}

@@ -23,7 +23,9 @@ def join_segments(readings: Sequence[Reading]) -> None:
             if trajectory.part is not None:
                 across = reading.format == "atif"
                 place = () if across else (i, trajectory.task)
-                parts.setdefault((reading.format, trajectory.role, trajectory.part[0], *place), []).append((i, j))
+                parts.setdefault((reading.format, trajectory.role, trajectory.part[0], *place), []).append(
+                    (i, j)
+                )
     gone: set[tuple[int, int]] = set()
     for segments in parts.values():
         order = sorted(segments, key=lambda at: (_trajectory(readings, at).part or ("", 0.0))[1])
@@ -46,7 +48,9 @@ def with_verdict(trajectory: LoggedTrajectory, verdict: dict[str, Any]) -> Logge
     if not verdict or trajectory.parent:
         return trajectory
     rewards = on_last(verdict["reward"], len(trajectory.steps))
-    steps = tuple(replace(step, reward=reward) for step, reward in zip(trajectory.steps, rewards, strict=True))
+    steps = tuple(
+        replace(step, reward=reward) for step, reward in zip(trajectory.steps, rewards, strict=True)
+    )
     return replace(
         trajectory,
         task=verdict["task"],
@@ -71,10 +75,15 @@ def _joined(found: Sequence[LoggedTrajectory]) -> LoggedTrajectory:
         f"{len(found)} segments of one rollout, joined; its reward counts once"
     ]
     if len(set(known)) > 1:
-        notes.append(f"the segments name different rewards ({', '.join(f'{r:g}' for r in known)}); the last one counts")
+        notes.append(
+            f"the segments name different rewards ({', '.join(f'{r:g}' for r in known)}); the last one counts"
+        )
     outcomes = [t.outcome for t in found if t.outcome is not None]
-    # A segment that is all copied, or a failed one among others, does not put the rollout out: its last one decides.
-    out = found[-1].out if found[-1].steps else next((t.out for t in reversed(found) if t.steps), found[-1].out)
+    # A segment that is all copied, or a failed one among others, does not put the rollout out: its last one
+    # decides.
+    out = (
+        found[-1].out if found[-1].steps else next((t.out for t in reversed(found) if t.steps), found[-1].out)
+    )
     return replace(
         found[0],
         steps=tuple(replace(step, reward=r) for step, r in zip(steps, rewards, strict=True)),

@@ -1,9 +1,9 @@
 """Chat messages -> steps: one assistant message is one step.
 
-The observation of a step is everything the agent read since its previous answer (user and tool messages, joined);
-the system prompt is context, not observation. What is said (the response) and what is done (the action: the calls) are
-kept apart. Calls made in parallel have no order of their own: they are sorted, and so are their results. A call
-written as text (`<tool_call>{...}</tool_call>`) gets the key of the native one.
+The observation of a step is everything the agent read since its previous answer (user and tool messages,
+joined); the system prompt is context, not observation. What is said (the response) and what is done (the
+action: the calls) are kept apart. Calls made in parallel have no order of their own: they are sorted, and so
+are their results. A call written as text (`<tool_call>{...}</tool_call>`) gets the key of the native one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Call(NamedTuple):
 
 def is_messages(value: object) -> bool:
     """True for a non-empty list of mappings that each carry a role."""
-    return isinstance(value, list) and bool(value) and all(isinstance(m, Mapping) and "role" in m for m in value)
+    return (
+        isinstance(value, list) and bool(value) and all(isinstance(m, Mapping) and "role" in m for m in value)
+    )
 
 
 def as_text(value: object) -> str:
@@ -52,7 +54,9 @@ def _part(part: Mapping[str, Any]) -> str:
     if part["type"] in _CALLS:
         return call_of(part).key
     if part["type"] in ("thinking", "reasoning", "redacted_thinking"):
-        return as_text(part.get("thinking") or part.get("reasoning") or part.get("summary") or part.get("text"))
+        return as_text(
+            part.get("thinking") or part.get("reasoning") or part.get("summary") or part.get("text")
+        )
     held = next((part[name] for name in ("text", "content", "output", "refusal") if part.get(name)), None)
     if held is not None:
         return as_text(held)
@@ -64,7 +68,9 @@ def action_of(response: str, calls: Iterable[Call] = ()) -> tuple[str, Form]:
     keys = sorted(call.key for call in calls)
     if keys:
         return "\n".join(keys), "tool"
-    written = sorted(key for text in _WRITTEN.findall(response) if (key := _written(text))) or _typed(response)
+    written = sorted(key for text in _WRITTEN.findall(response) if (key := _written(text))) or _typed(
+        response
+    )
     if written:
         return "\n".join(written), "written"
     key, parsed = action_tag(response)
@@ -100,7 +106,9 @@ def call_of(call: Any) -> Call:
 
 
 def message_steps(
-    messages: Sequence[Mapping[str, Any]], reward: float | None, step_rewards: Sequence[float | None] | None = None
+    messages: Sequence[Mapping[str, Any]],
+    reward: float | None,
+    step_rewards: Sequence[float | None] | None = None,
 ) -> tuple[str, tuple[LoggedStep, ...]]:
     """Split a conversation.
 
@@ -121,7 +129,9 @@ def message_steps(
     found: list[LoggedStep] = []
     for number, message in enumerate(messages):
         if not isinstance(message, Mapping):
-            raise BadField(f"messages[{number}]: expected an object with role and content, found {message!r:.40}")
+            raise BadField(
+                f"messages[{number}]: expected an object with role and content, found {message!r:.40}"
+            )
         role, content = message.get("role"), message.get("content")
         if role in ("system", "developer"):
             context.append(as_text(content))
@@ -183,7 +193,9 @@ def _heard(message: Mapping[str, Any]) -> list[tuple[str, str]]:
     parts = content if isinstance(content, list) else []
     if any(isinstance(part, Mapping) and part.get("type") == "tool_result" for part in parts):
         return [
-            (str(part.get("tool_use_id") or ""), as_text([part])) if isinstance(part, Mapping) else ("", as_text(part))
+            (str(part.get("tool_use_id") or ""), as_text([part]))
+            if isinstance(part, Mapping)
+            else ("", as_text(part))
             for part in parts
         ]
     return [(str(whose), as_text(content))]

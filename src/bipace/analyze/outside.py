@@ -16,18 +16,36 @@ from bipace.analyze.source import records
 
 __all__ = ["join_rewards"]
 
-_IDS = ("id", "trajectory_id", "traj_uid", "rollout_id", "instance_id", "trial_name", "name", "uid", "task_id", "key")
+_IDS = (
+    "id",
+    "trajectory_id",
+    "traj_uid",
+    "rollout_id",
+    "instance_id",
+    "trial_name",
+    "name",
+    "uid",
+    "task_id",
+    "key",
+)
 # A SWE-bench report: lists of ids by what became of them.
-_REPORT = {"resolved_ids": 1.0, "unresolved_ids": 0.0, "empty_patch_ids": 0.0, "resolved": 1.0, "unresolved": 0.0}
+_REPORT = {
+    "resolved_ids": 1.0,
+    "unresolved_ids": 0.0,
+    "empty_patch_ids": 0.0,
+    "resolved": 1.0,
+    "unresolved": 0.0,
+}
 _FAILED = ("error_ids", "incomplete_ids", "error")
 
 
 def join_rewards(readings: Sequence[Reading], path: Path) -> None:
     """Put the rewards of a file on the rollouts whose id, name or file they name.
 
-    The file holds an object {id: reward}, a table with an id and a reward (JSON lines, CSV, parquet), or a SWE-bench
-    report (resolved_ids, unresolved_ids, error_ids). A null reward, or an id among the errors, puts the rollout out: a
-    grader that failed says nothing. An id that names several rollouts is given to none of them.
+    The file holds an object {id: reward}, a table with an id and a reward (JSON lines, CSV, parquet), or a
+    SWE-bench report (resolved_ids, unresolved_ids, error_ids). A null reward, or an id among the errors, puts
+    the rollout out: a grader that failed says nothing. An id that names several rollouts is given to none of
+    them.
 
     Raises:
         FileNotFoundError: no such file.
@@ -48,8 +66,14 @@ def join_rewards(readings: Sequence[Reading], path: Path) -> None:
             _rewarded(t, _names(reading, t), found, known, used, shared) for t in reading.trajectories
         ]
     if not used:
-        example = next((i for reading in readings for t in reading.trajectories for i in _names(reading, t)), "none")
-        told = f"{len(shared)} of its ids name several rollouts each" if shared else "none of its ids names a rollout"
+        example = next(
+            (i for reading in readings for t in reading.trajectories for i in _names(reading, t)), "none"
+        )
+        told = (
+            f"{len(shared)} of its ids name several rollouts each"
+            if shared
+            else "none of its ids names a rollout"
+        )
         raise ValueError(
             f"--rewards {path}: {told} (its first id is {next(iter(found))!r}; a rollout here is {example!r})"
         )
@@ -69,7 +93,9 @@ def _entries(path: Path, held: Reading) -> Iterator[tuple[str, float | None]]:
         if lists:
             for name in lists:
                 yield from ((str(i), _REPORT.get(name)) for i in record[name])
-        elif (identity and first(record, (*REWARDS, *OUTCOMES)) is not None) or (identity and "reward" in record):
+        elif (identity and first(record, (*REWARDS, *OUTCOMES)) is not None) or (
+            identity and "reward" in record
+        ):
             yield identity, as_number(first(record, (*REWARDS, *OUTCOMES)))
         else:
             yield from _pairs(record)

@@ -30,7 +30,10 @@ _FRAME = 200_000  # bytes of the page that are neither head nor block: styles an
 
 
 def page_data(analysis: Analysis) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The head; and the blocks: the index of the groups shown, and "0", "1", ... with their steps in that order."""
+    """The head; and the blocks: the index of the groups shown, and "0", "1", ...
+
+    with their steps in that order.
+    """
     groups = sample(analysis)
     batches = list(_batches(analysis, groups))
     made = head(analysis, groups)
@@ -42,7 +45,11 @@ def page_data(analysis: Analysis) -> tuple[dict[str, Any], dict[str, Any]]:
         "compare": compare_files(analysis),
         "blocks": len(batches),
     }
-    most = _cut(analysis, batches, analysis.options.page_mb * 1e6 - _FRAME - packed_size(made) * 3 - packed_size(index))
+    most = _cut(
+        analysis,
+        batches,
+        analysis.options.page_mb * 1e6 - _FRAME - packed_size(made) * 3 - packed_size(index),
+    )
     blocks = {str(i): block(analysis, batch, most) for i, batch in enumerate(batches)}
     return {**made, "text_limit": most}, {"index": index, **blocks}
 

@@ -1,9 +1,8 @@
 """The analysis as JSON-able values: what `--json` prints, and what the page embeds.
 
-`head` holds what the first view needs, `block` the steps of some prompt groups with their texts and arithmetic.
-`--json` is the head with one block of every step shown; the page holds many small blocks and unpacks each when it is
-looked at.
-Large inputs are sampled by prompt group, evenly over the file, and say so.
+`head` holds what the first view needs, `block` the steps of some prompt groups with their texts and
+arithmetic. `--json` is the head with one block of every step shown; the page holds many small blocks and
+unpacks each when it is looked at. Large inputs are sampled by prompt group, evenly over the file, and say so.
 """
 
 from __future__ import annotations
@@ -103,7 +102,9 @@ def sample(analysis: Analysis) -> Ints:
 def members_of(analysis: Analysis, group: int) -> list[int]:
     """The trajectories of a prompt group, in table order."""
     batch = analysis.table.batch
-    first, last = np.searchsorted(batch.task, [group, group + 1])  # the table is in (task, trajectory, t) order
+    first, last = np.searchsorted(
+        batch.task, [group, group + 1]
+    )  # the table is in (task, trajectory, t) order
     return np.unique(batch.trajectory[first:last]).tolist()
 
 

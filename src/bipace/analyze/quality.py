@@ -160,10 +160,13 @@ def _misread(e: Evidence) -> Iterator[Finding]:
     lone = len(e.table.tasks) == 1 and len(first) >= 4 and openings > len(first) // 2
     if lone and "one-group" not in told:
         text = (
-            f"all {len(first)} trajectories are one prompt group, and they begin with {openings} different observations"
+            f"all {len(first)} trajectories are one prompt group, "
+            f"and they begin with {openings} different observations"
         )
         yield _sign("one-group", text, len(first))
-    names = Counter((int(g), t.name) for g, t in zip(e.table.batch.task[first], e.table.trajectories, strict=True))
+    names = Counter(
+        (int(g), t.name) for g, t in zip(e.table.batch.task[first], e.table.trajectories, strict=True)
+    )
     twice = {key: n for key, n in names.items() if n > 1}
     if twice and "duplicate-ids" not in told:
         example = ", ".join(name for _, name in list(twice)[:3])

@@ -18,7 +18,13 @@ Mask = NDArray[np.bool_]
 
 
 def reach(
-    e: Evidence, rows: Mask, words: str, *, count: float | None = None, unit: str = "steps", weight: float = 1.0
+    e: Evidence,
+    rows: Mask,
+    words: str,
+    *,
+    count: float | None = None,
+    unit: str = "steps",
+    weight: float = 1.0,
 ) -> dict[str, Any]:
     """What a finding about some steps says of groups: keyword arguments of `Finding`.
 
@@ -28,10 +34,12 @@ def reach(
         words: what these steps are, after "12 of 48 steps".
         count: what the title counts; the steps where None.
         unit: "steps", or "rollouts" where whole trajectories are meant.
-        weight: how much of a step's credit is harmed: 1/2 where its step term is lost and its outcome still counts.
+        weight: how much of a step's credit is harmed: 1/2 where its step term is lost and its outcome still
+            counts.
 
     Returns:
-        harm: the share of all steps times the weight; groups: the prompt groups with such a step, most of them first;
+        harm: the share of all steps times the weight; groups: the prompt groups with such a step, most of
+            them first;
         worst: the first three with their numbers; count.
     """
     batch = e.table.batch

@@ -44,7 +44,8 @@ def read_file(
     """Read one file.
 
     Args:
-        path: JSON, JSON lines, parquet, CSV, an Inspect archive or a Reflexion log; may be gzip or zstd compressed.
+        path: JSON, JSON lines, parquet, CSV, an Inspect archive or a Reflexion log; may be gzip or zstd
+            compressed.
         format: a name from FORMATS or "reflexion"; None detects it from the first records.
         columns: part -> column name, or a nested one as `info.score`.
         strict: raise at the first place that cannot be read instead of skipping it.
@@ -71,8 +72,8 @@ def read_files(
 ) -> Readings:
     """Read files, folders and records in memory.
 
-    A folder stands for everything below it that holds trajectories, run folders among it. A file of a folder that no
-    reader knows is named and left out; one that was named by the user is refused.
+    A folder stands for everything below it that holds trajectories, run folders among it. A file of a folder
+    that no reader knows is named and left out; one that was named by the user is refused.
 
     Raises:
         NotTrajectories: nothing that any reader knows.
@@ -121,7 +122,9 @@ def _read(place: Place, format: str, columns: Mapping[str, str], strict: bool, r
     if place.verdict and not reading.trajectories:
         verdict = place.verdict
         out = verdict["out"] or "no transcript of the agent"
-        reading.trajectories = [LoggedTrajectory(verdict["task"], verdict["name"], (), out=out, where=str(place.name))]
+        reading.trajectories = [
+            LoggedTrajectory(verdict["task"], verdict["name"], (), out=out, where=str(place.name))
+        ]
         reading.format = reading.format or "atif"
     reading.trajectories = [with_verdict(t, place.verdict) for t in reading.trajectories]
     if not reading.trajectories:
@@ -142,10 +145,16 @@ def _one(path: Path, reading: Reading, columns: Mapping[str, str]) -> Iterator[L
         yield from trajectories(_counted(records(path, reading), reading), reading, columns)
 
 
-def _held(values: Sequence[Any], format: str, columns: Mapping[str, str], strict: bool, row_reward: str) -> Reading:
+def _held(
+    values: Sequence[Any], format: str, columns: Mapping[str, str], strict: bool, row_reward: str
+) -> Reading:
     """Records in memory: objects as they stand in a file, or lists of messages; a list of such is opened."""
     reading = _reading("in memory", format, strict, row_reward)
-    opened = [v for value in values for v in ([value] if isinstance(value, Mapping) or is_messages(value) else value)]
+    opened = [
+        v
+        for value in values
+        for v in ([value] if isinstance(value, Mapping) or is_messages(value) else value)
+    ]
     located = (Located(f"item {number}", value) for number, value in enumerate(opened, 1))
     reading.trajectories = list(trajectories(_counted(located, reading), reading, columns))
     if not reading.trajectories:

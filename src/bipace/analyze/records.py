@@ -19,8 +19,8 @@ class LoggedStep:
         observation: what the agent read since its last call; any JSON value.
         response: what it answered, tool calls written out.
         action: the action key: the text in the tag, the tool call, or the whole response, lower-cased.
-        form: where the action came from: an `<action>` tag, a native tool call, a tool call written as text, or none
-            of them (the whole text).
+        form: where the action came from: an `<action>` tag, a native tool call, a tool call written as text,
+            or none of them (the whole text).
         reward: reward of the step; None where the file gives none that is a number.
         cut: True where the answer hit its length limit.
         version: the policy that sampled the answer, as the file names it; empty where it does not.
@@ -51,10 +51,11 @@ class LoggedTrajectory:
         outcome: success as the file states it apart from the reward, or None.
         where: line, item or row of the file.
         role: the agent's role where several take part in a task; part of the prompt group's key.
-        out: why the rollout stands outside every baseline (an error, a time-out, a mask, a failed grader), in a few
-            words that are equal for equal causes; empty for a rollout that counts.
+        out: why the rollout stands outside every baseline (an error, a time-out, a mask, a failed grader), in
+            a few words that are equal for equal causes; empty for a rollout that counts.
         parent: name of the trajectory that called this one as its sub-agent; empty for none.
-        part: (rollout, order) where this is one of several segments of a rollout, which are joined after reading.
+        part: (rollout, order) where this is one of several segments of a rollout, which are joined after
+            reading.
         ids: every id by which the file names this rollout, for rewards kept elsewhere.
         notes: what was left out of it, and why, for `--explain`.
     """
@@ -118,8 +119,8 @@ class Reading:
         folded: cause -> how many records or steps were left out on purpose (copies, ghost steps, thoughts).
         doubts: what may be misread, for the findings.
         strict: raise at the first place that cannot be read.
-        row_reward: what a reward on every row of a trajectory is: "each" row's own, the "last" row's for the whole, or
-            "auto" to tell by the numbers.
+        row_reward: what a reward on every row of a trajectory is: "each" row's own, the "last" row's for the
+            whole, or "auto" to tell by the numbers.
     """
 
     file: str
@@ -139,7 +140,9 @@ class Reading:
     @property
     def understood(self) -> float:
         """Share of the file's records that were read; 1 where nothing was skipped."""
-        return 1.0 - min(self.skipped, self.records) / self.records if self.records else float(not self.skipped)
+        return (
+            1.0 - min(self.skipped, self.records) / self.records if self.records else float(not self.skipped)
+        )
 
     def skip(self, where: str, why: str) -> None:
         """Count a place that cannot be read. Raises ValueError under `strict`."""
@@ -158,7 +161,8 @@ class Reading:
 def as_number(value: Any) -> float | None:
     """A reward as a float; numeric text counts, anything else (None, "n/a", a list) is None.
 
-    NaN and infinities stay: the table drops such a trajectory and says so. A whole number too large is infinite.
+    NaN and infinities stay: the table drops such a trajectory and says so. A whole number too large is
+    infinite.
     """
     try:
         return float(value) if isinstance(value, (bool, int, float, str)) else None

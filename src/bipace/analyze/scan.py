@@ -1,7 +1,8 @@
 """JSON text -> values, one record at a time, in bounded memory: depth, length of a record, damaged ends.
 
-A document is never parsed whole: a list gives its items, an object that holds one list under a usual name gives that
-list's items together with the fields before it. Nesting is measured on the text, before anything is built.
+A document is never parsed whole: a list gives its items, an object that holds one list under a usual name
+gives that list's items together with the fields before it. Nesting is measured on the text, before anything
+is built.
 """
 
 from __future__ import annotations
@@ -136,7 +137,9 @@ class Document:
     def _take(self, expected: str) -> None:
         found = self._peek()
         if found != expected:
-            raise Unreadable(f"expected {expected!r}, found {found!r}" if found else "the text ends too early")
+            raise Unreadable(
+                f"expected {expected!r}, found {found!r}" if found else "the text ends too early"
+            )
         self._at += 1
 
     def _peek(self) -> str:

@@ -78,8 +78,9 @@ def is_text(path: Path) -> bool:
 def records(path: Path, reading: Reading) -> Iterator[Located]:
     """Every record of a JSON, JSON-lines, parquet, CSV or Inspect `.eval` file.
 
-    A JSON list gives its items; a JSON object that holds one list under a usual name (INNER) gives that list's items;
-    any other object is one record. Text that is no JSON gives nothing. What cannot be read is counted with its place.
+    A JSON list gives its items; a JSON object that holds one list under a usual name (INNER) gives that
+    list's items; any other object is one record. Text that is no JSON gives nothing. What cannot be read is
+    counted with its place.
     """
     with path.open("rb") as file:
         magic = file.read(4)
@@ -154,7 +155,9 @@ def _json_lines(path: Path, reading: Reading) -> Iterator[Located]:
             if len(line) == MAX_RECORD and not line.endswith("\n"):
                 while (rest := file.readline(1 << 20)) and not rest.endswith("\n"):
                     pass
-                reading.damaged(f"line {number}", f"longer than {MAX_RECORD:,} characters: no record is that long")
+                reading.damaged(
+                    f"line {number}", f"longer than {MAX_RECORD:,} characters: no record is that long"
+                )
             elif line.strip():
                 try:
                     value = parse(line)
@@ -196,7 +199,9 @@ def _parquet(path: Path, reading: Reading) -> Iterator[Located]:
                 number += 1
                 yield Located(f"row {number}", row)
     except (pyarrow.ArrowException, OSError) as error:
-        reading.damaged(f"after row {number}", f"the parquet file is damaged ({str(error).splitlines()[0][:200]})")
+        reading.damaged(
+            f"after row {number}", f"the parquet file is damaged ({str(error).splitlines()[0][:200]})"
+        )
 
 
 def _csv(path: Path, reading: Reading) -> Iterator[Located]:

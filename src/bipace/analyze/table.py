@@ -34,7 +34,8 @@ class Table:
         outcome: [trajectories] stated success, else the sum of rewards.
         shaped: True where an outcome apart from the reward was stated, so that the two can differ.
         parsed: [N] True where the response had the form its file uses; None where the file uses no form.
-        dropped: the rollouts outside every baseline, with their cause: failed ones, and those without a usable reward.
+        dropped: the rollouts outside every baseline, with their cause: failed ones, and those without a
+            usable reward.
         clashes: names that several files share.
         source: [trajectories] which reading each one came from.
         rewarded: False where no rollout has a reward: structure can be shown, credit not.
@@ -53,13 +54,15 @@ class Table:
     rewarded: bool = True
 
 
-def build_table(readings: Sequence[Reading], action_key: str = "action_tag", merge: bool | None = None) -> Table:
+def build_table(
+    readings: Sequence[Reading], action_key: str = "action_tag", merge: bool | None = None
+) -> Table:
     """One table of all files.
 
-    A prompt group is a task of one file, and a role where the rollouts name roles: two files may hold two policies, and
-    a judge is no peer of a solver. `merge` joins equal task names over files; by default only where every file holds a
-    single trajectory. Failed rollouts are outside, and so are those without a usable reward; where no rollout at all
-    has one, all are kept with reward 0 and `rewarded` is False.
+    A prompt group is a task of one file, and a role where the rollouts name roles: two files may hold two
+    policies, and a judge is no peer of a solver. `merge` joins equal task names over files; by default only
+    where every file holds a single trajectory. Failed rollouts are outside, and so are those without a usable
+    reward; where no rollout at all has one, all are kept with reward 0 and `rewarded` is False.
 
     Raises:
         ValueError: an unknown action key; no rollout is left.
@@ -82,7 +85,9 @@ def build_table(readings: Sequence[Reading], action_key: str = "action_tag", mer
     names = file_names([reading.file for reading in readings])
     trajectories = [_renamed(found[i][1], found[i][0], len(readings) > 1, names) for i in order]
     if not rewarded:
-        trajectories = [replace(t, steps=tuple(replace(s, reward=0.0) for s in t.steps)) for t in trajectories]
+        trajectories = [
+            replace(t, steps=tuple(replace(s, reward=0.0) for s in t.steps)) for t in trajectories
+        ]
     steps = [step for trajectory in trajectories for step in trajectory.steps]
     lengths = [len(trajectory.steps) for trajectory in trajectories]
     batch = _batch([number[keys[i]] for i in order], lengths, steps, action_key)
@@ -94,7 +99,9 @@ def build_table(readings: Sequence[Reading], action_key: str = "action_tag", mer
         tasks=_task_names(tasks, names),
         trajectories=trajectories,
         steps=steps,
-        outcome=np.array([r if not _finite(o) else o for o, r in zip(stated, totals, strict=True)], np.float64),
+        outcome=np.array(
+            [r if not _finite(o) else o for o, r in zip(stated, totals, strict=True)], np.float64
+        ),
         shaped=any(o is not None for o in stated),
         parsed=_parsed(steps),
         dropped=[
@@ -162,11 +169,14 @@ def _finite(reward: float | None) -> bool:
 
 def _parsed(steps: list[LoggedStep]) -> NDArray[np.bool_] | None:
     forms = {step.form for step in steps}
-    # Answers in plain text are legitimate beside tool calls; beside tags they are answers that missed the form.
+    # Answers in plain text are legitimate beside tool calls; beside tags they are answers that missed the
+    # form.
     return np.array([step.form != "text" for step in steps]) if "tag" in forms else None
 
 
-def _renamed(trajectory: LoggedTrajectory, file: int, several: bool, names: Sequence[str]) -> LoggedTrajectory:
+def _renamed(
+    trajectory: LoggedTrajectory, file: int, several: bool, names: Sequence[str]
+) -> LoggedTrajectory:
     return replace(trajectory, name=f"{names[file]}: {trajectory.name}") if several else trajectory
 
 

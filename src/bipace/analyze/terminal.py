@@ -64,7 +64,14 @@ def _numbers(analysis: Analysis) -> str:
 
 def _recipes(analysis: Analysis) -> Grid:
     grid = Grid("recipe", box=None, pad_edge=False, header_style="dim")
-    for name in ("clusters of one step", "steps without a peer", "P90 size", "largest", "2+ actions", "advantage 0"):
+    for name in (
+        "clusters of one step",
+        "steps without a peer",
+        "P90 size",
+        "largest",
+        "2+ actions",
+        "advantage 0",
+    ):
         grid.add_column(name, justify="right")
     for name, credit in analysis.credits.items():
         d = credit.diagnostics

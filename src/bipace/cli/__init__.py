@@ -21,7 +21,8 @@ from bipace.cli.models import models_app
 
 __all__ = ["app", "main"]
 
-# typer brings its own copy of click or uses the installed one, by its version; its errors are one family either way.
+# typer brings its own copy of click or uses the installed one, by its version; its errors are one family
+# either way.
 USAGE_ERRORS: Any = (typer.BadParameter.__mro__[1],)
 
 app = typer.Typer(

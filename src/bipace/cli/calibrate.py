@@ -14,20 +14,31 @@ __all__ = ["calibrate"]
 
 
 def calibrate(
-    actor: Annotated[str, typer.Argument(metavar="ACTOR", help="a shipped actor, a run, or a Hugging Face folder")],
+    actor: Annotated[
+        str, typer.Argument(metavar="ACTOR", help="a shipped actor, a run, or a Hugging Face folder")
+    ],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="as in train: env.suite, env.split, estimator, rollout.tasks"),
+        typer.Argument(
+            metavar="[KEY=VALUE]...", help="as in train: env.suite, env.split, estimator, rollout.tasks"
+        ),
     ] = None,
-    config: Annotated[Path | None, typer.Option("--config", "-c", help="TOML with what differs, or a preset")] = None,
-    whiten: Annotated[list[int] | None, typer.Option(help="removed directions to try, e.g. 0 and 3; default 0")] = None,
-    out: Annotated[Path, typer.Option(help="folder of calibration.json and calibration.png")] = Path("runs/calibrate"),
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="TOML with what differs, or a preset")
+    ] = None,
+    whiten: Annotated[
+        list[int] | None, typer.Option(help="removed directions to try, e.g. 0 and 3; default 0")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="folder of calibration.json and calibration.png")] = Path(
+        "runs/calibrate"
+    ),
     as_json: Annotated[bool, typer.Option("--json", help="print the grid and the choice as JSON")] = False,
 ) -> None:
     """Choose layer and eps from one batch of rollouts, without labels, as the paper's first iteration does.
 
     Prints every point of the grid, the pair it would take and why, and the TOML lines to paste. Examples:
-    `bipace calibrate textcraft-small env.split=demo` · `bipace calibrate alfworld-small --config alfworld --json`
+    `bipace calibrate textcraft-small env.split=demo` · `bipace calibrate alfworld-small --config alfworld
+    --json`
     """
     found = run(actor, config, overrides or (), whiten)
     out.mkdir(parents=True, exist_ok=True)
@@ -55,8 +66,8 @@ def run(actor: str, config_file: Path | None, overrides: Sequence[str], whiten: 
     """Play one iteration's rollouts and scan them.
 
     Raises:
-        ValueError: a recipe that clusters no features, or with a radius of its own; one trajectory a group; rollouts
-            without any reward, or in which every group's trajectories earned the same.
+        ValueError: a recipe that clusters no features, or with a radius of its own; one trajectory a group;
+            rollouts without any reward, or in which every group's trajectories earned the same.
     """
     import torch
     from rich.console import Console
@@ -73,7 +84,9 @@ def run(actor: str, config_file: Path | None, overrides: Sequence[str], whiten: 
     from bipace.train.places import actor_folder
 
     config = load_config(config_file, overrides)
-    made = load_config(config_file, [*overrides, "credit.eps=calibrate"]).recipe() if takes_eps(config) else None
+    made = (
+        load_config(config_file, [*overrides, "credit.eps=calibrate"]).recipe() if takes_eps(config) else None
+    )
     if made is None or open_directions(made) is None:
         raise ConfigError(
             f"estimator: {config.estimator!r} does not cluster hidden states, so there is no layer or eps to choose; "
@@ -91,7 +104,9 @@ def run(actor: str, config_file: Path | None, overrides: Sequence[str], whiten: 
     chosen = choose_tasks(
         len(tasks), min(played.tasks, len(tasks)), seed=config.run.seed, iteration=0, order=played.order
     )
-    Console(file=sys.stderr).print(f"playing {len(chosen)} prompt groups of {played.group_size} ...", highlight=False)
+    Console(file=sys.stderr).print(
+        f"playing {len(chosen)} prompt groups of {played.group_size} ...", highlight=False
+    )
     trajectories = make_collector(config, suite).collect(
         model,
         [tasks[int(i)] for i in chosen],

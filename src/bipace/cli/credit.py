@@ -21,7 +21,9 @@ __all__ = ["WORLD", "actor_truths", "chosen", "judge", "reread", "world_truths"]
 WORLD = "world:"
 
 
-def world_truths(name: str, folder: Path, *, groups: int, group_size: int, seeds: int, **options: Any) -> list[Truth]:
+def world_truths(
+    name: str, folder: Path, *, groups: int, group_size: int, seeds: int, **options: Any
+) -> list[Truth]:
     """The exact truth of a text process for each seed, kept in the folder."""
     found: list[Truth] = []
     for seed in range(seeds):
@@ -34,7 +36,14 @@ def world_truths(name: str, folder: Path, *, groups: int, group_size: int, seeds
 
 
 def actor_truths(
-    actor: str, overrides: Sequence[str], folder: Path, *, groups: int, group_size: int, rerolls: int, seeds: int
+    actor: str,
+    overrides: Sequence[str],
+    folder: Path,
+    *,
+    groups: int,
+    group_size: int,
+    rerolls: int,
+    seeds: int,
 ) -> list[Truth]:
     """The truth of an actor by re-rolls for each seed, kept in the folder; a stopped collection goes on.
 
@@ -120,7 +129,9 @@ def reread(truths: Sequence[Truth], folder: Path, model: str, overrides: Sequenc
             bar = progress.add_task(f"reading seed {seed}", total=total)
             tick = partial(progress.update, bar)
             path = folder / f"seed{seed}"
-            found.append(read_by(truth, path, place, [layer], progress=lambda done, tick=tick: tick(completed=done)))
+            found.append(
+                read_by(truth, path, place, [layer], progress=lambda done, tick=tick: tick(completed=done))
+            )
             progress.update(bar, completed=total)
     return found
 

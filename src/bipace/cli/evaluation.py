@@ -65,7 +65,9 @@ def evaluate_actor(
             )
             refuse_aborted(result.trajectories, f"on {name}", "Mend the environment and evaluate again")
             found[name] = result.summary()
-            lines += [json.dumps({"panel": name, **t.to_json()}, ensure_ascii=False) for t in result.trajectories]
+            lines += [
+                json.dumps({"panel": name, **t.to_json()}, ensure_ascii=False) for t in result.trajectories
+            ]
     if out is not None:
         write_text(out, "".join(line + "\n" for line in lines))
     if not quiet:

@@ -37,11 +37,14 @@ def examine() -> dict[str, Any]:
 
     Returns:
         JSON: bipace, python, platform, packages (name -> version or None), extras (name -> missing packages),
-        machine, commands (words -> "ready" or what to install), problems (sentences; empty where all is well).
+        machine, commands (words -> "ready" or what to install), problems (sentences; empty where all is
+        well).
     """
     wanted = _wanted()
     packages = {name: _version(name) for name in sorted({p for names in wanted.values() for p in names})}
-    extras = {extra: sorted(name for name in names if packages[name] is None) for extra, names in wanted.items()}
+    extras = {
+        extra: sorted(name for name in names if packages[name] is None) for extra, names in wanted.items()
+    }
     machine = _machine()
     commands = {
         words: "ready" if not extras.get(extra, []) else f"pip install 'bipace[{extra}]'"
@@ -67,7 +70,9 @@ def print_health(found: dict[str, Any]) -> None:
     console, machine = Console(), found["machine"]
     print(f"bipace {found['bipace']}, Python {found['python']}, {found['platform']}")
     cuda = "no CUDA device" if not machine["cuda"] else f"CUDA: {', '.join(machine['cuda'])}"
-    memory = "" if machine["memory_free_gb"] is None else f", {machine['memory_free_gb']:.1f} GB of memory free"
+    memory = (
+        "" if machine["memory_free_gb"] is None else f", {machine['memory_free_gb']:.1f} GB of memory free"
+    )
     print(f"{machine['cores']} cores{memory}, {machine['disk_free_gb']:.0f} GB free here; {cuda}")
     rows = [
         (extra, "complete" if not missing else f"lacks {', '.join(missing)}")
@@ -148,5 +153,7 @@ def _problems(machine: dict[str, Any]) -> list[str]:
     if machine["disk_free_gb"] < 1:
         found.append(f"only {machine['disk_free_gb']:.2f} GB free on the disk here")
     if not os.access(Path.cwd(), os.W_OK):
-        found.append(f"this folder cannot be written to; runs go to {Path.cwd() / 'runs'} unless --out says otherwise")
+        found.append(
+            f"this folder cannot be written to; runs go to {Path.cwd() / 'runs'} unless --out says otherwise"
+        )
     return found

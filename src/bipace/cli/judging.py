@@ -15,22 +15,31 @@ __all__ = ["analyze", "credit"]
 
 
 def credit(
-    source: Annotated[str, typer.Argument(help="world:NAME (exact truth), a shipped actor, a run or a model folder")],
+    source: Annotated[
+        str, typer.Argument(help="world:NAME (exact truth), a shipped actor, a run or a model folder")
+    ],
     overrides: Overrides = None,
-    recipe: Annotated[list[str] | None, typer.Option(help="'bipace eps=0.02 layer=1'; default: all shipped")] = None,
+    recipe: Annotated[
+        list[str] | None, typer.Option(help="'bipace eps=0.02 layer=1'; default: all shipped")
+    ] = None,
     groups: Annotated[int, typer.Option(min=1, help="prompt groups a seed")] = 16,
     group_size: Annotated[int, typer.Option(help="trajectories a prompt group (G)")] = 8,
     smaller: Annotated[list[int] | None, typer.Option(help="judge on this smaller G too")] = None,
     rerolls: Annotated[int, typer.Option(help="continuations a state (K)")] = 8,
-    features: Annotated[str | None, typer.Option(help="judge on this model's hidden states at features.layer")] = None,
+    features: Annotated[
+        str | None, typer.Option(help="judge on this model's hidden states at features.layer")
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="independent collections")] = 1,
-    out: Annotated[Path | None, typer.Option(help="where truths are kept; default runs/credit/SOURCE")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="where truths are kept; default runs/credit/SOURCE")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Measure how close recipes' advantages are to the true ones, on the same rollouts.
 
-    The truth is collected once and kept; new recipes are judged in seconds. Examples: `bipace credit world:grid` ·
-    `bipace credit textcraft-small --seeds 5` · `bipace credit runs/demo --recipe gigpo --recipe 'bipace eps=0.02'`
+    The truth is collected once and kept; new recipes are judged in seconds. Examples: `bipace credit
+    world:grid` · `bipace credit textcraft-small --seeds 5` · `bipace credit runs/demo --recipe gigpo --recipe
+    'bipace eps=0.02'`
     """
     from bipace.cli.credit import WORLD, actor_truths, chosen, judge, reread, world_truths
     from bipace.truth.report import draw_scores, hypothesis_table, score_table
@@ -39,10 +48,18 @@ def credit(
     folder = out or Path("runs/credit") / Path(source.removeprefix(WORLD)).name
     check_folder(folder, "--out")
     if source.startswith(WORLD):
-        truths = world_truths(source.removeprefix(WORLD), folder, groups=groups, group_size=group_size, seeds=seeds)
+        truths = world_truths(
+            source.removeprefix(WORLD), folder, groups=groups, group_size=group_size, seeds=seeds
+        )
     else:
         truths = actor_truths(
-            source, overrides or (), folder, groups=groups, group_size=group_size, rerolls=rerolls, seeds=seeds
+            source,
+            overrides or (),
+            folder,
+            groups=groups,
+            group_size=group_size,
+            rerolls=rerolls,
+            seeds=seeds,
         )
     if features is not None:
         truths = reread(truths, folder, features, overrides or ())
@@ -60,51 +77,79 @@ def credit(
 
 
 def analyze(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="trajectory files, or folders of them")],
-    out: Annotated[Path | None, typer.Option(help="where the page goes; default credit.html; `-` for none")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print what the page shows; no page unless --out")] = False,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="trajectory files, or folders of them")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="where the page goes; default credit.html; `-` for none")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print what the page shows; no page unless --out")
+    ] = False,
     format: Annotated[str | None, typer.Option(help="force a reader (default: by content)")] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option("--map", metavar="PART=COLUMN", help="where a part stands: `reward=score`, `reward=info.score`"),
+        typer.Option(
+            "--map", metavar="PART=COLUMN", help="where a part stands: `reward=score`, `reward=info.score`"
+        ),
     ] = None,
-    rewards: Annotated[Path | None, typer.Option(help="rewards kept elsewhere: {id: reward}, rows, a report")] = None,
+    rewards: Annotated[
+        Path | None, typer.Option(help="rewards kept elsewhere: {id: reward}, rows, a report")
+    ] = None,
     row_reward: Annotated[
         str, typer.Option(help="a reward on every row of a trajectory: auto, last (counts once) or each")
     ] = "auto",
     recipe: Annotated[
-        list[str] | None, typer.Option(metavar="FILE.py:NAME", help="a recipe of your own, beside the shipped ones")
+        list[str] | None,
+        typer.Option(metavar="FILE.py:NAME", help="a recipe of your own, beside the shipped ones"),
     ] = None,
-    model: Annotated[Path | None, typer.Option(help="local Hugging Face folder: hidden states as features")] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="local Hugging Face folder: hidden states as features")
+    ] = None,
     layer: Annotated[
-        str | None, typer.Option(help="its layer: index, -1 from the end, or fraction of the depth (default 0.75)")
+        str | None,
+        typer.Option(help="its layer: index, -1 from the end, or fraction of the depth (default 0.75)"),
     ] = None,
     eps: Annotated[float | None, typer.Option(help="cosine radius of a cluster (default 0.1)")] = None,
     gamma: Annotated[float, typer.Option(help="discount of the return-to-go")] = 0.95,
     mode: Annotated[
-        str | None, typer.Option(help="mean_std_norm or mean_norm for both terms; default: each recipe its own")
+        str | None,
+        typer.Option(help="mean_std_norm or mean_norm for both terms; default: each recipe its own"),
     ] = None,
     action_key: Annotated[str, typer.Option(help="action_tag or first_word")] = "action_tag",
-    merge: Annotated[bool | None, typer.Option("--merge/--apart", help="join equal task ids of several files")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="stop at the first place that cannot be read")] = False,
-    page_steps: Annotated[int, typer.Option(help="steps in the page; larger inputs are sampled by group")] = 30_000,
-    page_mb: Annotated[float, typer.Option(help="texts in the page are cut until it is about this small")] = 3.0,
+    merge: Annotated[
+        bool | None, typer.Option("--merge/--apart", help="join equal task ids of several files")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="stop at the first place that cannot be read")
+    ] = False,
+    page_steps: Annotated[
+        int, typer.Option(help="steps in the page; larger inputs are sampled by group")
+    ] = 30_000,
+    page_mb: Annotated[
+        float, typer.Option(help="texts in the page are cut until it is about this small")
+    ] = 3.0,
     export: Annotated[
         Path | None, typer.Option(help="every step with every advantage, cluster, Q, V: .parquet or .csv")
     ] = None,
-    fail_on: Annotated[str | None, typer.Option(help="exit with 1 on a finding this grave: warning or error")] = None,
+    fail_on: Annotated[
+        str | None, typer.Option(help="exit with 1 on a finding this grave: warning or error")
+    ] = None,
     detail: Annotated[bool, typer.Option("--detail", help="explain every finding")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="print the first two trajectories as understood, and what was dropped")
+        bool,
+        typer.Option(
+            "--explain", help="print the first two trajectories as understood, and what was dropped"
+        ),
     ] = False,
 ) -> None:
     """Show what the rollouts you already have say about credit: findings, numbers and one HTML page. Needs no GPU.
 
     Reads files and run folders of verl, TRL, verifiers and prime-rl, NeMo Gym, ART, Inspect, Harbor (ATIF),
-    terminal-bench, SWE-agent, OpenHands, tau-bench, Claude Code, Langfuse and OpenInference, OpenAI messages, this
-    project's runs and flat tables (JSONL, CSV, parquet); gzip and zstd too. Examples: `bipace analyze results.jsonl` ·
-    `bipace analyze 40.jsonl --fail-on warning` ·
-    `bipace analyze rows.parquet --map task=prompt_id --map reward=score`
+    terminal-bench, SWE-agent, OpenHands, tau-bench, Claude Code, Langfuse and OpenInference, OpenAI messages,
+    this project's runs and flat tables (JSONL, CSV, parquet); gzip and zstd too. Examples: `bipace analyze
+    results.jsonl` · `bipace analyze 40.jsonl --fail-on warning` · `bipace analyze rows.parquet --map
+    task=prompt_id --map reward=score`
     """
     from bipace.analyze.analysis import Options
     from bipace.analyze.command import parse_columns, run, run_explain
@@ -123,7 +168,9 @@ def analyze(
         check_file(page, "--out", starts_with("<!doctype html>", "<!DOCTYPE html>"), inputs=files)
     if export is not None:
         check_file(export, "--export", starts_with("PAR1", '"file","task","group"'), inputs=files)
-    raise typer.Exit(run(files, options, page=page, as_json=as_json, fail_on=fail_on, detail=detail, export=export))
+    raise typer.Exit(
+        run(files, options, page=page, as_json=as_json, fail_on=fail_on, detail=detail, export=export)
+    )
 
 
 def _layer(text: str) -> int | float:

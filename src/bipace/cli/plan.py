@@ -16,11 +16,13 @@ from bipace.train.run_folder import check_folder, saved_config
 __all__ = ["check_new_actor", "check_run", "plan_evaluation", "plan_run"]
 
 
-def plan_run(words: Sequence[str], config: Path | None, out: Path | None, *, resume: bool) -> tuple[Config, Path]:
+def plan_run(
+    words: Sequence[str], config: Path | None, out: Path | None, *, resume: bool
+) -> tuple[Config, Path]:
     """The settings and the folder of `bipace train WORDS`.
 
-    With --resume, a word without "=" is the run's folder (so is --out), and what it was made with is the start of the
-    settings unless --config names another.
+    With --resume, a word without "=" is the run's folder (so is --out), and what it was made with is the
+    start of the settings unless --config names another.
 
     Raises:
         ConfigError: a word that is no override, two folders, or settings that cannot be used.
@@ -29,7 +31,9 @@ def plan_run(words: Sequence[str], config: Path | None, out: Path | None, *, res
     folders = [Path(word) for word in words if "=" not in word]
     if folders and not resume:
         hint = f"; to go on with that run: --resume {folders[0]}" if folders[0].is_dir() else ""
-        raise ConfigError(f"override {str(folders[0])!r}: expected section.key=value, e.g. env.max_steps=12{hint}")
+        raise ConfigError(
+            f"override {str(folders[0])!r}: expected section.key=value, e.g. env.max_steps=12{hint}"
+        )
     folders += [] if out is None else [out]
     if len({folder.resolve() for folder in folders}) > 1:
         raise ConfigError(f"--resume: {' and '.join(map(str, folders))}: name one run folder")
@@ -50,7 +54,9 @@ def check_run(config: Config, folder: Path, *, resume: bool) -> None:
     check_loggers(config.run.loggers)
     if not resume:
         actor_folder(config.actor.folder)
-    if config.env.suite in SUITES or ":" not in config.env.suite:  # the user's own is made once, by the trainer
+    if (
+        config.env.suite in SUITES or ":" not in config.env.suite
+    ):  # the user's own is made once, by the trainer
         choose_panels(get_suite(config.env.suite), config.env.split, config.env.panel, config.env.held_out)
     if not resume and folder.parent != folder:
         check_writable(folder.parent, "--out")

@@ -31,7 +31,9 @@ def progress_bar(console: Console) -> Progress:
     return Progress(*columns, TextColumn("{task.fields[note]}"), console=console)
 
 
-def train_and_report(config: Config, folder: Path, *, resume: bool = False, install_seconds: float = 0.0) -> int:
+def train_and_report(
+    config: Config, folder: Path, *, resume: bool = False, install_seconds: float = 0.0
+) -> int:
     """Train with a progress bar; then the table, the curve and summary.json.
 
     A run that Ctrl-C stopped gets none of them: what is final is known at the end alone.
@@ -58,7 +60,9 @@ def train_and_report(config: Config, folder: Path, *, resume: bool = False, inst
     finally:
         _stop(progress)
     if run.stopped:
-        say(f"stopped at {run.iteration} of {config.run.iterations}; go on with: bipace train --resume {folder}")
+        say(
+            f"stopped at {run.iteration} of {config.run.iterations}; go on with: bipace train --resume {folder}"
+        )
         return INTERRUPTED
     summary = write_results(run, {"install": install_seconds, "train": time.perf_counter() - started})
     _print_summary(Console(), summary, folder)
@@ -115,7 +119,9 @@ def write_results(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
         draw_curve(log, run.panels.panel, summary["panel"]["n"], _title(run), run.folder / "curve.png")
     except Exception as error:  # the run is done: a picture that cannot be drawn costs the picture
         print(f"no learning curve: {type(error).__name__}: {error}", file=sys.stderr)
-    write_json(run.folder / "summary.json", summary)  # last: a study takes it for the sign that nothing is missing
+    write_json(
+        run.folder / "summary.json", summary
+    )  # last: a study takes it for the sign that nothing is missing
     return summary
 
 
@@ -166,7 +172,9 @@ def _first_and_last(history: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "final_score": last["score"],
         "warm_start_score_ci95": first["score_ci95"],
         "final_score_ci95": last["score_ci95"],
-        "gain_score_ci95": gain_interval(first["score"], first["score_ci95"], last["score"], last["score_ci95"]),
+        "gain_score_ci95": gain_interval(
+            first["score"], first["score_ci95"], last["score"], last["score_ci95"]
+        ),
         "val@max": history[top]["success"],
         "val@max_iteration": int(top),
         "family": last["family"],
@@ -181,8 +189,9 @@ def gain_interval(
 ) -> list[float] | None:
     """95 % interval of after - before, from the two intervals: the distances to their far ends, square and add.
 
-    With Wilson's intervals this is Newcombe's method 10 (Statistics in Medicine 17, 1998) for independent samples. The
-    two evaluations play the same tasks, so it errs on the wide side. None where one interval is not known.
+    With Wilson's intervals this is Newcombe's method 10 (Statistics in Medicine 17, 1998) for independent
+    samples. The two evaluations play the same tasks, so it errs on the wide side. None where one interval is
+    not known.
     """
     if before_ci is None or after_ci is None:
         return None

@@ -22,7 +22,9 @@ from bipace.train.workers import Job, run_jobs
 __all__ = ["run_study"]
 
 
-def run_study(path: Path, overrides: Sequence[str], out: Path | None, jobs: int, quiet: bool) -> dict[str, Any]:
+def run_study(
+    path: Path, overrides: Sequence[str], out: Path | None, jobs: int, quiet: bool
+) -> dict[str, Any]:
     """Run or continue a study.
 
     Args:
@@ -33,21 +35,27 @@ def run_study(path: Path, overrides: Sequence[str], out: Path | None, jobs: int,
         quiet: print nothing.
 
     Returns:
-        The study's folder, its report, whether a signal stopped it, and every run's state (finished, stopped, failed),
-        iterations, last panel success, and for a failed one the reason and its log.
+        The study's folder, its report, whether a signal stopped it, and every run's state (finished, stopped,
+        failed), iterations, last panel success, and for a failed one the reason and its log.
 
     Raises:
         ConfigError: what `load_study` refuses; a run folder made under another configuration.
     """
     study = load_study(path, overrides)
     folder = out or Path("runs") / study.name
-    states = {run.name: run_state(run, folder / run.name) for run in study.runs}  # all of them, before anything runs
+    states = {
+        run.name: run_state(run, folder / run.name) for run in study.runs
+    }  # all of them, before anything runs
     write_plan(study, folder)
     shown = _Shown(study, folder, states, jobs, Console(stderr=True, quiet=quiet))
     todo = [_job(run, folder) for run in study.runs if states[run.name] != "finished"]
     with shown.progress:
         whole = run_jobs(todo, jobs, on_start=shown.start, on_message=shown.message, on_end=shown.end)
-    found = {"folder": str(folder), "stopped": not whole, "runs": [_outcome(r, folder, shown) for r in study.runs]}
+    found = {
+        "folder": str(folder),
+        "stopped": not whole,
+        "runs": [_outcome(r, folder, shown) for r in study.runs],
+    }
     found["report"] = _report(folder, shown.console)
     if not quiet:
         _print_outcome(Console(), found)
@@ -141,9 +149,15 @@ class _Shown:
 
 def _reason(job: Job, status: int) -> str:
     """The last line of the log: a worker's own errors are one line, a traceback ends with what was raised."""
-    lines = job.log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if job.log.is_file() else []
+    lines = (
+        job.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        if job.log.is_file()
+        else []
+    )
     ended = (
-        f"killed by signal {-status}" if status < 0 else (lines[-1].removeprefix("error: ") if lines else "no message")
+        f"killed by signal {-status}"
+        if status < 0
+        else (lines[-1].removeprefix("error: ") if lines else "no message")
     )
     return f"{ended} (log: {job.log})"
 
@@ -168,7 +182,9 @@ def _print_outcome(console: Console, found: dict[str, Any]) -> None:
             why = f": {run['reason']}" if run["reason"] else ""
             line = f"{run['state']} at iteration {run['iterations'] or 0}: {run['run']}{why}"
             console.print(line, markup=False, highlight=False, soft_wrap=True)
-    console.print(", ".join(f"{n} {state}" for state, n in counts.items() if n) + f" of {len(found['runs'])} runs")
+    console.print(
+        ", ".join(f"{n} {state}" for state, n in counts.items() if n) + f" of {len(found['runs'])} runs"
+    )
     if counts["stopped"] or counts["failed"]:
         console.print("The same command goes on where each run stopped.")
     if found["report"]:

@@ -17,7 +17,9 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], console: C
     Where the screen is too narrow for columns side by side, each row is a block of `column: cell` lines.
     """
     console, rows = console or Console(), [tuple(row) for row in rows]
-    longest = [max([len(c), *(len(w) for row in rows for w in row[i].split())]) for i, c in enumerate(columns)]
+    longest = [
+        max([len(c), *(len(w) for row in rows for w in row[i].split())]) for i, c in enumerate(columns)
+    ]
     if sum(min(n, 24) + 3 for n in longest) + 1 > console.width:
         for row in rows:
             for column, cell in zip(columns, row, strict=True):

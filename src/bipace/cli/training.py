@@ -25,8 +25,8 @@ def train(
     Examples: `bipace train` · `bipace train estimator=gigpo` ·
     `bipace train run.iterations=200 run.seed=1 --out runs/a` · `bipace train --resume runs/a`
 
-    The folder gets config.toml, metrics.jsonl, curve.png, summary.json and the checkpoints `last` and `best` (Hugging
-    Face folders). The first Ctrl-C finishes the iteration and saves; the exit status is then 130.
+    The folder gets config.toml, metrics.jsonl, curve.png, summary.json and the checkpoints `last` and `best`
+    (Hugging Face folders). The first Ctrl-C finishes the iteration and saves; the exit status is then 130.
     """
     from bipace.cli.plan import check_run, plan_run
 
@@ -66,10 +66,14 @@ def demo(
 
 
 def evaluate(
-    actor: Annotated[str, typer.Argument(help="a run folder, a checkpoint, a Hugging Face folder or a shipped actor")],
+    actor: Annotated[
+        str, typer.Argument(help="a run folder, a checkpoint, a Hugging Face folder or a shipped actor")
+    ],
     overrides: Overrides = None,
     config: ConfigFile = None,
-    panel: Annotated[list[str] | None, typer.Option(help="panel or split; may be given several times")] = None,
+    panel: Annotated[
+        list[str] | None, typer.Option(help="panel or split; may be given several times")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="write every episode to this JSONL file")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
@@ -106,8 +110,12 @@ def imitate(
         Path | None, typer.Option("--config", "-c", help="preset or TOML: prompt limits, horizon")
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="demonstrations per update")] = 64,
-    turns: Annotated[int | None, typer.Option(min=1, help="only the first turns of each demonstration")] = None,
-    context_weight: Annotated[float, typer.Option(min=0, help="weight of predicting the observations too")] = 0.0,
+    turns: Annotated[
+        int | None, typer.Option(min=1, help="only the first turns of each demonstration")
+    ] = None,
+    context_weight: Annotated[
+        float, typer.Option(min=0, help="weight of predicting the observations too")
+    ] = 0.0,
     codes: Annotated[int | None, typer.Option(min=1, help="show no more than so many product ids")] = None,
 ) -> None:
     """Make a small warm-started actor: tokenizer and model learn the suite's expert episodes.

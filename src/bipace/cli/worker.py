@@ -1,7 +1,7 @@
 """One run of a study in a process of its own: `python -m bipace.cli.worker CONFIG FOLDER LOCK`.
 
-Prints one JSON line per iteration. The lock keeps a second process out of the folder: a study that was killed may have
-left a worker behind, which ends when it cannot report its iteration; a new one waits for that.
+Prints one JSON line per iteration. The lock keeps a second process out of the folder: a study that was killed
+may have left a worker behind, which ends when it cannot report its iteration; a new one waits for that.
 """
 
 from __future__ import annotations
@@ -37,18 +37,26 @@ def main(config: str, folder: str, lock: str) -> int:
     os.dup2(2, 1)
     with Path(lock).open("w") as held:
         if not _locked(held.fileno(), seconds=120):
-            print(f"error: {folder}: another process trains this run; wait for it or stop it", file=sys.stderr)
+            print(
+                f"error: {folder}: another process trains this run; wait for it or stop it", file=sys.stderr
+            )
             return WRONG_INPUT
 
         def tell(run: Run, metrics: dict[str, float]) -> None:
             panel = metrics.get(f"val/{run.panels.panel}/success")
-            message = {"iteration": run.iteration, "success": metrics.get("episode/success_rate"), "panel": panel}
+            message = {
+                "iteration": run.iteration,
+                "success": metrics.get("episode/success_rate"),
+                "panel": panel,
+            }
             messages.write(json.dumps(message) + "\n")
 
         started = time.perf_counter()
         place = Path(folder)
         try:
-            run = train(load_config(Path(config)), place, resume=(place / "config.json").is_file(), on_iteration=tell)
+            run = train(
+                load_config(Path(config)), place, resume=(place / "config.json").is_file(), on_iteration=tell
+            )
             if not run.stopped:
                 write_results(run, {"train": time.perf_counter() - started})
         except (Exception, KeyboardInterrupt) as error:

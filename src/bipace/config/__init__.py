@@ -1,8 +1,8 @@
 """The one configuration schema: what `bipace train`, the adapters, `bipace credit` and `bipace analyze` read.
 
-`sections` holds every key with its type, its one default and its meaning; `settings` the sections that all front ends
-share; `reading` takes a tree of plain values to them, strictly, and knows the former names of keys. A run's whole
-configuration, with its files and presets, is `bipace.train.config`.
+`sections` holds every key with its type, its one default and its meaning; `settings` the sections that all
+front ends share; `reading` takes a tree of plain values to them, strictly, and knows the former names of
+keys. A run's whole configuration, with its files and presets, is `bipace.train.config`.
 """
 
 from bipace.config.reading import ConfigError, modern, read, schema_of

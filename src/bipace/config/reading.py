@@ -1,7 +1,7 @@
 """From a tree of plain values to a section: strictly, with one sentence for whatever is wrong.
 
-A value of another type is refused and never converted: "no" is not false, "last" is no layer, "0.1" is no number.
-Former names of keys are understood for one release, with a warning that says the new name.
+A value of another type is refused and never converted: "no" is not false, "last" is no layer, "0.1" is no
+number. Former names of keys are understood for one release, with a warning that says the new name.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def read(kind: type[Made], tree: Any, where: str = "") -> Made:
         where: what stands before a key in messages, e.g. "bipace".
 
     Raises:
-        ConfigError: an unknown key (with the nearest known one), a value of another type or out of range, or what the
-            section itself refuses.
+        ConfigError: an unknown key (with the nearest known one), a value of another type or out of range, or
+            what the section itself refuses.
     """
     found = modern({} if tree is None else tree, where)
     _refuse_unknown(found, kind, where)
@@ -102,7 +102,9 @@ def modern_key(key: str, value: Any = None) -> str | None:
     """
     if key in RENAMED:
         warnings.warn(
-            f"{key} is now called {RENAMED[key]}; the former name goes with the next release", FutureWarning, 3
+            f"{key} is now called {RENAMED[key]}; the former name goes with the next release",
+            FutureWarning,
+            3,
         )
         return RENAMED[key]
     if key not in REMOVED:
@@ -152,7 +154,8 @@ def options_schema(estimator: str) -> list[dict[str, Any]]:
     """A recipe's options as rows of `schema_of`. Raises ValueError for an unknown recipe."""
     types_of = option_types(estimator)
     defaults = {
-        name: parameter.default for name, parameter in inspect.signature(_factory(estimator)).parameters.items()
+        name: parameter.default
+        for name, parameter in inspect.signature(_factory(estimator)).parameters.items()
     }
     return [
         {
@@ -196,7 +199,9 @@ def _words(annotation: Any) -> Iterator[str]:
     if origin in (typing.Union, types.UnionType):
         members = typing.get_args(annotation)
         # A whole number is a number.
-        yield from dict.fromkeys(word for m in members if m is not int or float not in members for word in _words(m))
+        yield from dict.fromkeys(
+            word for m in members if m is not int or float not in members for word in _words(m)
+        )
     elif origin is Literal:
         yield from map(str, typing.get_args(annotation))
     elif origin is tuple:

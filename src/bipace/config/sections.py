@@ -1,7 +1,7 @@
 """The sections of the configuration: every field with its one default and what it means.
 
-A section whose name ends in `Settings` holds what `bipace train` and every adapter read alike; the one that extends it
-adds what only our own trainer has, because an engine has a key of its own for it.
+A section whose name ends in `Settings` holds what `bipace train` and every adapter read alike; the one that
+extends it adds what only our own trainer has, because an engine has a key of its own for it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ PAIRS = {"1.5B": (0.61, 0.05), "7B": (0.75, 0.10)}
 class Section(BaseModel):
     """Base of every section: unknown keys and values of another type are refused ("no" is not false)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=()
+    )
 
 
 class EnvSettings(Section):
@@ -45,8 +47,12 @@ class EnvSettings(Section):
         default="textcraft",
         description="a shipped suite (bipace envs), module:attribute or path/to/file.py:attribute, on every node",
     )
-    max_steps: int | None = Field(default=None, ge=1, description="horizon in model calls; default: the suite's own")
-    reward_scale: float = Field(default=10.0, gt=0, description="the environment's reward 1.0 counts as this much")
+    max_steps: int | None = Field(
+        default=None, ge=1, description="horizon in model calls; default: the suite's own"
+    )
+    reward_scale: float = Field(
+        default=10.0, gt=0, description="the environment's reward 1.0 counts as this much"
+    )
     reward: Literal["score", "success"] = Field(
         default="score",
         description="score: what the environment pays, also for part of a task; success: 1 for a solved task alone "
@@ -78,16 +84,22 @@ class EnvConfig(EnvSettings):
 class ActorConfig(Section):
     """The policy: a folder with a Hugging Face causal language model."""
 
-    folder: str = Field(default="textcraft-small", description="a shipped actor (textcraft-small) or a folder")
+    folder: str = Field(
+        default="textcraft-small", description="a shipped actor (textcraft-small) or a folder"
+    )
     device: str = Field(default="cpu", description="cpu or cuda")
     autocast: bool = Field(default=False, description="run the update's forward in bfloat16 autocast")
     dtype: Literal["float32", "bfloat16"] = Field(
-        default="float32", description="of the weights; bfloat16 halves their memory and trains with LoRA only"
+        default="float32",
+        description="of the weights; bfloat16 halves their memory and trains with LoRA only",
     )
     checkpointing: bool = Field(
-        default=False, description="gradient checkpointing: keep each block's input alone, a third more compute"
+        default=False,
+        description="gradient checkpointing: keep each block's input alone, a third more compute",
     )
-    lora_rank: int = Field(default=0, ge=0, description="train low-rank adapters of this rank; 0: all weights")
+    lora_rank: int = Field(
+        default=0, ge=0, description="train low-rank adapters of this rank; 0: all weights"
+    )
     lora_alpha: float = Field(default=32.0, gt=0, description="adapters count alpha / rank times")
     lora_targets: tuple[str, ...] = Field(
         default=("all-linear",),
@@ -96,7 +108,9 @@ class ActorConfig(Section):
         description="linear layers that get an adapter, e.g. q_proj, v_proj",
     )
     threads: int | None = Field(
-        default=None, ge=1, description="CPU threads of the model; default: one below 10 M parameters, else all cores"
+        default=None,
+        ge=1,
+        description="CPU threads of the model; default: one below 10 M parameters, else all cores",
     )
 
 
@@ -116,14 +130,18 @@ class PromptSettings(Section):
         "(verl-agent's)",
     )
     instructions: bool = Field(default=False, description="put the suite's rules at the head of the prompt")
-    history_length: int = Field(default=2, ge=0, description="past (observation, action) pairs in window style")
+    history_length: int = Field(
+        default=2, ge=0, description="past (observation, action) pairs in window style"
+    )
 
 
 class PromptConfig(PromptSettings):
     """What the policy reads and how it answers, and the limits on both."""
 
     max_new_tokens: int = Field(default=28, ge=1, description="response limit in tokens")
-    max_tokens: int = Field(default=1024, ge=16, description="context limit in tokens, prompt and responses together")
+    max_tokens: int = Field(
+        default=1024, ge=16, description="context limit in tokens, prompt and responses together"
+    )
 
 
 class RolloutConfig(Section):
@@ -140,7 +158,9 @@ class RolloutConfig(Section):
         default="hf",
         description="what samples: hf, the actor itself; vllm, a copy of it in vLLM on the same GPU (bipace[vllm])",
     )
-    engine_memory: float = Field(default=0.4, gt=0, lt=1, description="share of the GPU's memory that vllm takes")
+    engine_memory: float = Field(
+        default=0.4, gt=0, lt=1, description="share of the GPU's memory that vllm takes"
+    )
 
 
 class FeatureSettings(Section):
@@ -205,7 +225,8 @@ class UpdateConfig(UpdateSettings):
 
     Attributes:
         dual_clip: bound on the ratio where the advantage is negative; no key, 3 in every published run.
-        max_skipped: mini-batches skipped for a non-finite loss or gradient, over the whole run, before it stops.
+        max_skipped: mini-batches skipped for a non-finite loss or gradient, over the whole run, before it
+            stops.
     """
 
     dual_clip: ClassVar[float] = 3.0
@@ -219,7 +240,9 @@ class UpdateConfig(UpdateSettings):
     epochs: int = Field(default=1, ge=1, description="passes over an iteration's rollouts")
     minibatches: int = Field(default=4, ge=1, description="optimizer steps per pass")
     minibatch_rows: int | None = Field(
-        default=None, ge=1, description="at most this many sequences an optimizer step, in place of minibatches"
+        default=None,
+        ge=1,
+        description="at most this many sequences an optimizer step, in place of minibatches",
     )
     micro_tokens: int = Field(
         default=4096,
@@ -227,7 +250,9 @@ class UpdateConfig(UpdateSettings):
         description="padded tokens per forward, same result: 4096 stays in a CPU's cache, a GPU wants more",
     )
     clip: float = Field(default=0.2, gt=0, description="PPO clip range")
-    kl_loss_coef: float = Field(default=0.0, ge=0, description="k3 KL to the starting policy; verl-agent: 0.01")
+    kl_loss_coef: float = Field(
+        default=0.0, ge=0, description="k3 KL to the starting policy; verl-agent: 0.01"
+    )
     entropy_coef: float = Field(default=0.0, ge=0, description="bonus per nat of the token entropy")
     grad_clip: float = Field(default=1.0, gt=0, description="gradient norm limit")
 

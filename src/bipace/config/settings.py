@@ -20,7 +20,9 @@ class CreditSettings(Section):
     estimator: str = Field(
         default="bipace", description=f"{', '.join(RECIPES)}, module:function or path/to/file.py:function"
     )
-    credit: dict[str, Any] = Field(default_factory=dict, description="options of the estimator, e.g. credit.eps=0.05")
+    credit: dict[str, Any] = Field(
+        default_factory=dict, description="options of the estimator, e.g. credit.eps=0.05"
+    )
     features: FeatureSettings = Field(default_factory=FeatureSettings)
     update: UpdateSettings = Field(default_factory=UpdateSettings)
 

@@ -1,10 +1,11 @@
 """Action keys: when do two steps count as the same action?
 
-A key is computed from one step. `label` (bipace.core.labels) then numbers the keys. `executed`, the default, is what
-the environment did, so two texts are one action only if the environment does the same with them. `first_n`,
-`action_tag` and `tag_verb` are the paper's and read the response alone (BiPACE, section on PACE); where the form they
-ask for is missing, the key is the raw response [our decision], with parsed=False, so that a run can count it.
-`first_word` is a coarse key of ours for long free-form commands. `tool_call` writes a structured call as text.
+A key is computed from one step. `label` (bipace.core.labels) then numbers the keys. `executed`, the default,
+is what the environment did, so two texts are one action only if the environment does the same with them.
+`first_n`, `action_tag` and `tag_verb` are the paper's and read the response alone (BiPACE, section on PACE);
+where the form they ask for is missing, the key is the raw response [our decision], with parsed=False, so that
+a run can count it. `first_word` is a coarse key of ours for long free-form commands. `tool_call` writes a
+structured call as text.
 """
 
 from __future__ import annotations
@@ -47,15 +48,16 @@ def executed_key(
 ) -> str | tuple[int | str, ...]:
     """The key of what the environment executed.
 
-    Equal executed commands share a key. A refused text never shares one with an executed command, whatever it says:
-    its key is a pair, an executed command's is text.
+    Equal executed commands share a key. A refused text never shares one with an executed command, whatever it
+    says: its key is a pair, an executed command's is text.
 
     Args:
         text: what was sent to the environment.
-        command: the command it executed in canonical form; None where it refused, or does not say what it executed.
+        command: the command it executed in canonical form; None where it refused, or does not say what it
+            executed.
         valid: False where it refused. True with command None: the text itself, stripped, counts as executed.
-        refused: "many": refused texts are told apart, white space and letter case aside; "one": they are all one
-            action, because the environment did the same with each of them: nothing.
+        refused: "many": refused texts are told apart, white space and letter case aside; "one": they are all
+            one action, because the environment did the same with each of them: nothing.
 
     Raises:
         ValueError: another value of `refused`.
@@ -72,8 +74,8 @@ def executed_key(
 def executed(response: str, tokens: Sequence[int] = ()) -> ActionKey:
     """`executed_key` where nothing is known of the environment: the action's text counts as executed.
 
-    The text is that inside the first `<action>...</action>`, stripped; without a complete pair it is the whole
-    response, with parsed=False. Where the environment's answer is known, use `executed_key`.
+    The text is that inside the first `<action>...</action>`, stripped; without a complete pair it is the
+    whole response, with parsed=False. Where the environment's answer is known, use `executed_key`.
     """
     del tokens
     match = _TAG.search(response)
@@ -93,9 +95,9 @@ def action_tag(response: str, tokens: Sequence[int] = ()) -> ActionKey:
 def tag_verb(response: str, tokens: Sequence[int] = ()) -> ActionKey:
     """Name of the first complete tag pair that is no reasoning, lower-cased: `search` of `<search>...</search>`.
 
-    For agents whose tags say what they do (`<search>`, `<answer>`). Pairs named think, thinking, thought or reasoning
-    are passed over with what is in them. Without any other pair: the whole response, stripped and lower-cased, with
-    parsed=False.
+    For agents whose tags say what they do (`<search>`, `<answer>`). Pairs named think, thinking, thought or
+    reasoning are passed over with what is in them. Without any other pair: the whole response, stripped and
+    lower-cased, with parsed=False.
     """
     del tokens
     for match in _ANY_TAG.finditer(response):
@@ -132,12 +134,12 @@ ACTION_KEYS: dict[str, Callable[[str, Sequence[int]], ActionKey]] = {
 def tool_call(call: Mapping[str, Any]) -> str:
     """A structured call as text, equal exactly where name and arguments are equal: `search({"query": "tea"})`.
 
-    Arguments are written as JSON with sorted keys, and numbers such as 2.0 as 2 (as RFC 8785 does); the call's id is
-    left out. Argument text that is no JSON stands as it is, stripped.
+    Arguments are written as JSON with sorted keys, and numbers such as 2.0 as 2 (as RFC 8785 does); the
+    call's id is left out. Argument text that is no JSON stands as it is, stripped.
 
     Args:
-        call: {"name", "arguments"}, with arguments as a mapping or as JSON text ("input" and "parameters" are read
-            like "arguments"), or a call of OpenAI's form, where these are inside "function".
+        call: {"name", "arguments"}, with arguments as a mapping or as JSON text ("input" and "parameters" are
+            read like "arguments"), or a call of OpenAI's form, where these are inside "function".
 
     Raises:
         ValueError: a call without a name.
@@ -146,7 +148,9 @@ def tool_call(call: Mapping[str, Any]) -> str:
     function = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else call
     name = function.get("name")
     if not isinstance(name, str) or not name:
-        raise ValueError(f"tool call: no name in {sorted(map(str, function))}; expected a mapping with name, arguments")
+        raise ValueError(
+            f"tool call: no name in {sorted(map(str, function))}; expected a mapping with name, arguments"
+        )
     arguments = next((function[key] for key in ("arguments", "input", "parameters") if key in function), None)
     if isinstance(arguments, str):
         try:

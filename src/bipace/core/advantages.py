@@ -2,8 +2,8 @@
 
     A(i) = sum_terms  w * (Q_i - V_i) / scale_i
 
-A term chooses a return, a clustering, a Q, a V and a scale; the published methods are short lists of such choices
-(`bipace.core.estimators`). A reader's own method is another list, in the reader's own file.
+A term chooses a return, a clustering, a Q, a V and a scale; the published methods are short lists of such
+choices (`bipace.core.estimators`). A reader's own method is another list, in the reader's own file.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class Term:
 
     Attributes:
         returns: what a row earned: `trajectory_return`, or `return_to_go`.
-        clusters: who is compared with whom: [N] labels, or [N, L] labels of nested clusters, widest first, of which
-            the last column is compared and the others are there for baselines that use them.
+        clusters: who is compared with whom: [N] labels, or [N, L] labels of nested clusters, widest first, of
+            which the last column is compared and the others are there for baselines that use them.
         q: the value credited to the row's action.
         v: the baseline.
         scale: the divisor.
         fallback: rows on which the leave-one-out baseline with the own return replaces Q - V.
         weight: w.
-        unit: "step": every row is a member. "trajectory": each trajectory is one member, however long, and the
-            value is written to all its rows (long episodes must not weigh more).
-        lone: a cluster of one gives "zero", its "raw" return (only for parity with code that does so), or what
-            (Q - V) / scale says of it ("compared": for baselines that reach beyond the cluster).
-        alone: a cluster counts as one of one where it holds one "step", or steps of one "trajectory" (for baselines
-            that leave the step's own trajectory out).
+        unit: "step": every row is a member. "trajectory": each trajectory is one member, however long, and
+            the value is written to all its rows (long episodes must not weigh more).
+        lone: a cluster of one gives "zero", its "raw" return (only for parity with code that does so), or
+            what (Q - V) / scale says of it ("compared": for baselines that reach beyond the cluster).
+        alone: a cluster counts as one of one where it holds one "step", or steps of one "trajectory" (for
+            baselines that leave the step's own trajectory out).
 
     Raises:
         ValueError: an unknown word; a weight that is not finite.
@@ -90,8 +90,8 @@ class Term:
 class Blend:
     """A weighted mean of terms over the terms that have something to say about a row.
 
-    For row i, with K_i the terms whose value is not exactly 0: weight * sum_{k in K_i} w_k a_k / sum_{k in K_i} w_k.
-    A row with no such term gets 0 (HGPO's adaptive weighting).
+    For row i, with K_i the terms whose value is not exactly 0: weight * sum_{k in K_i} w_k a_k / sum_{k in
+    K_i} w_k. A row with no such term gets 0 (HGPO's adaptive weighting).
     """
 
     terms: tuple[Term, ...]
@@ -100,7 +100,9 @@ class Blend:
 
     def __post_init__(self) -> None:
         if len(self.terms) != len(self.weights) or not self.terms:
-            raise ValueError(f"weights: {len(self.weights)} for {len(self.terms)} terms, expected one weight a term")
+            raise ValueError(
+                f"weights: {len(self.weights)} for {len(self.terms)} terms, expected one weight a term"
+            )
         for weight in (*self.weights, self.weight):
             _check_finite("weights", weight)
 
@@ -112,9 +114,9 @@ class Recipe:
     Attributes:
         name: how configs and reports call it.
         parts: the terms and blends that are summed.
-        penalty: where a step's penalty goes: "own_row" subtracts it from its own row's advantage, after everything
-            else, so that an all-fail group with penalties keeps a small signal [our decision]; "in_return" leaves it
-            to the recipe's own returns (parity with verl-agent).
+        penalty: where a step's penalty goes: "own_row" subtracts it from its own row's advantage, after
+            everything else, so that an all-fail group with penalties keeps a small signal [our decision];
+            "in_return" leaves it to the recipe's own returns (parity with verl-agent).
     """
 
     name: str
@@ -152,7 +154,8 @@ class Recipe:
 class Outcome:
     """What one term said of every row, all [N]: value = weight * (q - v) / scale, unless the branch is LONE.
 
-    For a term with unit "trajectory" everything is written to all rows of the trajectory, and `peers` holds step rows.
+    For a term with unit "trajectory" everything is written to all rows of the trajectory, and `peers` holds
+    step rows.
 
     Attributes:
         term: the choices.
@@ -184,8 +187,8 @@ class Advantages:
 def advantages(batch: StepBatch, recipe: Recipe) -> Advantages:
     """Evaluate a recipe on a table of steps.
 
-    The result of a row does not depend on the row order, bit for bit: the table is brought into (task, trajectory, t)
-    order first and the values are written back. Rows of an empty table: empty values.
+    The result of a row does not depend on the row order, bit for bit: the table is brought into (task,
+    trajectory, t) order first and the values are written back. Rows of an empty table: empty values.
 
     Args:
         batch: N steps.
@@ -195,8 +198,9 @@ def advantages(batch: StepBatch, recipe: Recipe) -> Advantages:
         One value a row: the same advantage for every response token of that step.
 
     Raises:
-        ValueError: what the recipe's parts refuse (missing features, eps out of range, ...), a part of a user's own
-            that returns the wrong shape or a non-finite number, a scale of 0, or a value that is not finite.
+        ValueError: what the recipe's parts refuse (missing features, eps out of range, ...), a part of a
+            user's own that returns the wrong shape or a non-finite number, a scale of 0, or a value that is
+            not finite.
     """
     order = batch.order()
     ordered = batch.take(order)
@@ -245,7 +249,9 @@ def _compare(term: Term, peers: Peers) -> Outcome:
     v = np.where(falls, leave_one_out(peers), _checked("v", term.v, term.v(peers), n))
     scale = _checked("scale", term.scale, term.scale(peers), n).astype(np.float64)
     if (scale == 0).any():
-        raise ValueError(f"scale: {part_name(term.scale)} gives 0 at row {int(np.argmin(np.abs(scale)))}; add a delta")
+        raise ValueError(
+            f"scale: {part_name(term.scale)} gives 0 at row {int(np.argmin(np.abs(scale)))}; add a delta"
+        )
     single = peers.n == 1 if term.alone == "step" else peers.n_trajectories == 1
     lone = single & (term.lone != "compared")
     value = np.where(lone, peers.returns if term.lone == "raw" else 0.0, (q - v) / scale)
@@ -269,7 +275,9 @@ def _rows(outcome: Outcome, rows: Ints) -> Outcome:
 def _checked(name: str, part: Callable[..., Any], values: NDArray[Number], n: int) -> NDArray[Number]:
     values = np.asarray(values)
     if values.shape != (n,):
-        raise ValueError(f"{name}: {part_name(part)} gives shape {values.shape}, expected ({n},): one entry per row")
+        raise ValueError(
+            f"{name}: {part_name(part)} gives shape {values.shape}, expected ({n},): one entry per row"
+        )
     if not np.isfinite(values).all():
         bad = int(np.flatnonzero(~np.isfinite(values))[0])
         raise ValueError(f"{name}: {part_name(part)} gives {values[bad]} at row {bad}; must be finite")

@@ -1,17 +1,18 @@
 """Held-out agreement: does the gradient that some trajectories' advantages make also pay off on another trajectory?
 
-What a recipe is for is the policy gradient, so its clusters are judged by it. For every trajectory tau of a prompt
-group p, the recipe is evaluated on the table without tau. With g_i the policy gradient of step i (any vectors whose
-inner products are those of the gradients),
+What a recipe is for is the policy gradient, so its clusters are judged by it. For every trajectory tau of a
+prompt group p, the recipe is evaluated on the table without tau. With g_i the policy gradient of step i (any
+vectors whose inner products are those of the gradients),
 
     d = sum_{i in p, not in tau} A_i(without tau) g_i        h = sum_{j in tau} (R_j - b_j) g_j
     agreement = sum_{p, tau} <d, h> / sqrt(sum_{p, tau} |d|^2)
 
-b_j is the mean return-to-go of the other trajectories' steps with j's observation, shrunk to their prompt group's mean.
-It does not depend on j's action, so h is an unbiased estimate of the true gradient, and it shares no return with d.
-The expectation of the agreement is therefore the cosine of d with the true gradient, up to a factor that is the same
-for all recipes: no truth is needed to rank them. Inner products across prompt groups are left out: they are few
-signals in much noise. Our own addition; what it picks is measured in docs/credit.md.
+b_j is the mean return-to-go of the other trajectories' steps with j's observation, shrunk to their prompt
+group's mean. It does not depend on j's action, so h is an unbiased estimate of the true gradient, and it
+shares no return with d. The expectation of the agreement is therefore the cosine of d with the true gradient,
+up to a factor that is the same for all recipes: no truth is needed to rank them. Inner products across prompt
+groups are left out: they are few signals in much noise. Our own addition; what it picks is measured in
+docs/credit.md.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ class Agreement:
 def reference_advantage(batch: StepBatch, gamma: float = 0.95, k: float = 1.0) -> Floats:
     """[N] R_j - b_j: an unbiased, noisy advantage whose baseline leaves the step's own trajectory out.
 
-    b_j = (sum of R over the other trajectories' steps with j's observation + k m) / (their number + k), m the mean
-    return-to-go of the other trajectories of the prompt group. 0 where the prompt group has one trajectory.
+    b_j = (sum of R over the other trajectories' steps with j's observation + k m) / (their number + k), m the
+    mean return-to-go of the other trajectories of the prompt group. 0 where the prompt group has one
+    trajectory.
     """
     if not len(batch):
         return np.zeros(0)
@@ -88,7 +90,9 @@ class HeldOut:
 
     def __init__(self, batch: StepBatch, gradients: NDArray[np.float32], gamma: float = 0.95) -> None:
         if len(gradients) != len(batch):
-            raise ValueError(f"gradients: {len(gradients)} vectors for {len(batch)} steps; one a step is needed")
+            raise ValueError(
+                f"gradients: {len(gradients)} vectors for {len(batch)} steps; one a step is needed"
+            )
         self.reference = reference_advantage(batch, gamma)
         self.member = _members(batch)
         task = segments.compact(batch.task)

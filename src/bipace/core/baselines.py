@@ -1,8 +1,8 @@
 """The choices inside a term: Q, V, the scale, and what happens when a step has no peer to be compared with.
 
 Each is a plain function of `Peers` returning [N] numbers, so that a reader's own choice is a function in the
-reader's own file. Notation, for step i in cluster C with n members, n_a of which took i's action: R_i is the return,
-C= the members with i's action (i included), C!= the others.
+reader's own file. Notation, for step i in cluster C with n members, n_a of which took i's action: R_i is the
+return, C= the members with i's action (i included), C!= the others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Peers:
         action: [N] int labels of the action key.
         group: [N] compact int labels of the prompt group; None where the members are trajectories.
         trajectory: [N] compact int labels of the trajectory; None where the members are trajectories.
-        levels: [N, L] labels of nested clusters, widest first and `cluster` last; None where there is one level.
+        levels: [N, L] labels of nested clusters, widest first and `cluster` last; None where there is one
+            level.
 
     The arrays are read-only views: a part of a user's own cannot change the table it reads.
     """
@@ -63,7 +64,9 @@ class Peers:
 
     def take(self, rows: Ints) -> Peers:
         """The peers of the given rows, in the given order."""
-        group, trajectory, levels = (None if v is None else v[rows] for v in (self.group, self.trajectory, self.levels))
+        group, trajectory, levels = (
+            None if v is None else v[rows] for v in (self.group, self.trajectory, self.levels)
+        )
         return Peers(self.returns[rows], self.cluster[rows], self.action[rows], group, trajectory, levels)
 
     @cached_property

@@ -1,12 +1,14 @@
 """Choosing the radius without labels: which clusters predict a step's return best when its own trajectory is left out?
 
-A cluster is useful as a baseline where the other trajectories' members foretell a step's return. So the criterion is
+A cluster is useful as a baseline where the other trajectories' members foretell a step's return. So the
+criterion is
 
     E = mean_i (R_i - (sum_{j in C_i, other trajectories} R_j + k m_i) / (n_i + k))^2
 
-with n_i the number of those members and m_i the mean return of the prompt group's other trajectories, towards which a
-cluster with few of them shrinks. Too small a radius leaves nobody to predict from, too large a one mixes states; both
-raise E. No truth is used, so the choice can be made on any batch. Our own addition: the paper fixes eps by hand.
+with n_i the number of those members and m_i the mean return of the prompt group's other trajectories, towards
+which a cluster with few of them shrinks. Too small a radius leaves nobody to predict from, too large a one
+mixes states; both raise E. No truth is used, so the choice can be made on any batch. Our own addition: the
+paper fixes eps by hand.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ import numpy as np
 
 from bipace.core import segments
 from bipace.core.advantages import Recipe, Term
-from bipace.core.clustering import ByChance, ByFeatures, Clustering, prompt_groups, remove_directions, vectors_of
+from bipace.core.clustering import (
+    ByChance,
+    ByFeatures,
+    Clustering,
+    prompt_groups,
+    remove_directions,
+    vectors_of,
+)
 from bipace.core.greedy import Centroid, gram_matrix, greedy_from_gram
 from bipace.core.returns import return_to_go
 from bipace.core.steps import Bools, Floats, Ints, StepBatch
@@ -63,8 +72,8 @@ class Calibration:
 def prediction_error(batch: StepBatch, labels: Ints, returns: Floats, k: float = 1.0) -> float:
     """The criterion E of one clustering, in squared reward units.
 
-    Rows of prompt groups with one trajectory have nobody to be predicted from and are left out; a table without other
-    rows gives 0.
+    Rows of prompt groups with one trajectory have nobody to be predicted from and are left out; a table
+    without other rows gives 0.
 
     Args:
         batch: N steps.
@@ -76,7 +85,9 @@ def prediction_error(batch: StepBatch, labels: Ints, returns: Floats, k: float =
         ValueError: k not above 0.
     """
     if not k > 0:
-        raise ValueError(f"k: {k}, expected > 0: where no other trajectory is in the cluster only the prior predicts")
+        raise ValueError(
+            f"k: {k}, expected > 0: where no other trajectory is in the cluster only the prior predicts"
+        )
     if not len(batch):
         return 0.0
     predicted, judged = foretold(batch, labels, returns, k)
@@ -86,8 +97,8 @@ def prediction_error(batch: StepBatch, labels: Ints, returns: Floats, k: float =
 def foretold(batch: StepBatch, labels: Ints, returns: Floats, k: float = 1.0) -> tuple[Floats, Bools]:
     """[N] what the other trajectories say of each step's return, and [N] whether there are any in the prompt group.
 
-    The mean of the cluster's members in other trajectories, shrunk by k pseudo-members towards the mean of the prompt
-    group's other trajectories. Labels and k as in `prediction_error`.
+    The mean of the cluster's members in other trajectories, shrunk by k pseudo-members towards the mean of
+    the prompt group's other trajectories. Labels and k as in `prediction_error`.
     """
     trajectory, task = segments.compact(batch.trajectory), segments.compact(batch.task)
     prior, others = segments.others(returns, task, trajectory)
@@ -120,9 +131,13 @@ def calibrate(
         ValueError: no features; an empty grid; a radius outside [0, 2]; what `remove_directions` refuses.
     """
     if batch.features is None:
-        raise ValueError('features: None, but eps="auto" compares feature vectors; capture hidden states first')
+        raise ValueError(
+            'features: None, but eps="auto" compares feature vectors; capture hidden states first'
+        )
     if not len(grid) or not len(directions) or not all(0.0 <= eps <= 2.0 for eps in grid):
-        raise ValueError(f"grid: {tuple(grid)} x {tuple(directions)}, expected at least one radius in [0, 2] and one")
+        raise ValueError(
+            f"grid: {tuple(grid)} x {tuple(directions)}, expected at least one radius in [0, 2] and one"
+        )
     returns = return_to_go(batch, gamma)
     groups = prompt_groups(batch)
     curve: list[tuple[int, float, float]] = []
@@ -165,7 +180,9 @@ class ByCalibratedFeatures:
 
     def choose(self, batch: StepBatch) -> Calibration:
         """The choice on a batch, with its curve."""
-        return calibrate(batch, self.gamma, grid=self.grid, directions=self.directions, centroid=self.centroid)
+        return calibrate(
+            batch, self.gamma, grid=self.grid, directions=self.directions, centroid=self.centroid
+        )
 
     def at(self, eps: float, whiten: int) -> Clustering:
         """The clustering with the choice frozen."""

@@ -1,9 +1,9 @@
 """Clusterings: which steps of a prompt group are compared with each other.
 
-Each function maps a table to compact integer labels [N]. Two rows with one label are *peers*. No cluster ever spans
-two prompt groups. A clustering of your own is any function with this shape; where it reads features or texts it
-declares so (`bipace.core.parts.needs`). `ByHistory`, `BySimilarity`, `ByFeatures`, `ByNgrams` and `ByChance` are the
-functions with their options fixed, as terms hold them.
+Each function maps a table to compact integer labels [N]. Two rows with one label are *peers*. No cluster ever
+spans two prompt groups. A clustering of your own is any function with this shape; where it reads features or
+texts it declares so (`bipace.core.parts.needs`). `ByHistory`, `BySimilarity`, `ByFeatures`, `ByNgrams` and
+`ByChance` are the functions with their options fixed, as terms hold them.
 """
 
 from __future__ import annotations
@@ -52,14 +52,18 @@ def by_prompt_group(batch: StepBatch) -> Ints:
 
 
 def by_observation(batch: StepBatch) -> Ints:
-    """Peers saw the same observation in the same prompt group (GiGPO's anchor states, arXiv 2505.10978, Eq. 6)."""
+    """Peers saw the same observation in the same prompt group (GiGPO's anchor states, arXiv 2505.10978, Eq.
+
+    6).
+    """
     return segments.pair(batch.task, batch.observation)
 
 
 def by_history(batch: StepBatch, k: int = 1) -> Ints:
     """Peers share their last k observations, the current one included (HGPO, arXiv 2602.22817).
 
-    k = 1 is `by_observation`. A step with fewer than k observations behind it (t < k - 1) is a cluster of its own.
+    k = 1 is `by_observation`. A step with fewer than k observations behind it (t < k - 1) is a cluster of its
+    own.
 
     Raises:
         ValueError: k below 1.
@@ -71,8 +75,8 @@ def by_history(batch: StepBatch, k: int = 1) -> Ints:
     order = batch.order()
     observation, labels = batch.observation[order], by_observation(batch)[order]
     for back in range(1, k):
-        # Inside one trajectory the row `back` places earlier is the step `back` steps earlier; the rows for which
-        # that is not so have t < back and are set apart below.
+        # Inside one trajectory the row `back` places earlier is the step `back` steps earlier; the rows for
+        # which that is not so have t < back and are set apart below.
         labels = segments.pair(labels, np.roll(observation, back))
     out = np.empty(len(batch), np.int64)
     out[order] = labels
@@ -85,14 +89,16 @@ def by_history(batch: StepBatch, k: int = 1) -> Ints:
 def by_similarity(batch: StepBatch, ratio: float = 0.95) -> Ints:
     """Peers have similar observation text: a step joins the first cluster whose leader is similar enough.
 
-    Similarity is difflib's ratio (GiGPO's public code: >= 0.95, first match, the leader never moves). Visit order:
-    (trajectory, t) within the prompt group.
+    Similarity is difflib's ratio (GiGPO's public code: >= 0.95, first match, the leader never moves). Visit
+    order: (trajectory, t) within the prompt group.
 
     Raises:
         ValueError: the table carries no texts, or ratio outside [0, 1].
     """
     if batch.texts is None:
-        raise ValueError("texts: None, but by_similarity compares observation texts; build the table with text")
+        raise ValueError(
+            "texts: None, but by_similarity compares observation texts; build the table with text"
+        )
     if not 0.0 <= ratio <= 1.0:
         raise ValueError(f"ratio: {ratio}, expected a similarity in [0, 1]")
     labels = np.empty(len(batch), np.int64)
@@ -119,27 +125,31 @@ def by_features(
 ) -> Ints:
     """Peers have nearby feature vectors: greedy cosine clustering per prompt group (BiGPO, arXiv 2606.25556).
 
-    Steps are visited by (trajectory, t). Each joins the cluster with the nearest centroid if 1 - u.v <= eps (+ 1e-6),
-    else opens a new one; ties go to the oldest cluster. A zero vector is at distance 1 from everything. eps = 0 with
-    one-hot identity features gives `by_observation` exactly.
+    Steps are visited by (trajectory, t). Each joins the cluster with the nearest centroid if 1 - u.v <= eps
+    (+ 1e-6), else opens a new one; ties go to the oldest cluster. A zero vector is at distance 1 from
+    everything. eps = 0 with one-hot identity features gives `by_observation` exactly.
 
     Args:
         batch: the table with features [N, D].
         eps: cosine radius in [0, 2]. Paper: 0.05 (Qwen2.5-1.5B, layer -12), 0.10 (7B, layer -8).
-        centroid: "mean" (re-normalised running mean of the members [our decision]) or "leader" (the first member).
+        centroid: "mean" (re-normalised running mean of the members [our decision]) or "leader" (the first
+            member).
         whiten: leading principal directions removed from the batch's unit features before clustering (0 or 3;
             a few large directions squeeze raw cosines). The mean is removed with them.
-        form: "gram" (one matrix product a group, then a pass over the small matrix) or "plain" (a product a step).
-            Both give the same labels.
+        form: "gram" (one matrix product a group, then a pass over the small matrix) or "plain" (a product a
+            step). Both give the same labels.
 
     Returns:
         [N] compact labels.
 
     Raises:
-        ValueError: no features in the table; eps outside [0, 2]; whiten < 0 or not below D; an unknown switch.
+        ValueError: no features in the table; eps outside [0, 2]; whiten < 0 or not below D; an unknown
+            switch.
     """
     if batch.features is None:
-        raise ValueError("features: None, but by_features compares feature vectors; capture hidden states first")
+        raise ValueError(
+            "features: None, but by_features compares feature vectors; capture hidden states first"
+        )
     _check_radius(eps)
     features = remove_directions(batch.features, whiten) if whiten else batch.features
     return _greedy_by_group(batch, features, eps, centroid, form)
@@ -164,8 +174,8 @@ def by_ngrams(batch: StepBatch, eps: float = 0.1, n: int = 3, centroid: Centroid
 def by_chance(batch: StepBatch, clusters: Clustering, seed: int = 0) -> Ints:
     """Random clusters with the sizes of another clustering's: the control that tells structure from size.
 
-    Inside each prompt group the labels of `clusters` are dealt anew. The deal follows from the seed and from the
-    group's own rows (steps, rewards, sizes), so it depends neither on row order nor on other groups.
+    Inside each prompt group the labels of `clusters` are dealt anew. The deal follows from the seed and from
+    the group's own rows (steps, rewards, sizes), so it depends neither on row order nor on other groups.
 
     Args:
         batch: the table.
@@ -281,7 +291,9 @@ def remove_directions(features: Features, directions: int) -> NDArray[np.float32
         ValueError: directions < 0 or >= D.
     """
     if not 0 <= directions < features.shape[1]:
-        raise ValueError(f"whiten: {directions}, expected 0 <= directions < {features.shape[1]} (the feature width)")
+        raise ValueError(
+            f"whiten: {directions}, expected 0 <= directions < {features.shape[1]} (the feature width)"
+        )
     vectors = unit(on_host(features))
     if not len(vectors):
         return vectors
@@ -292,7 +304,9 @@ def remove_directions(features: Features, directions: int) -> NDArray[np.float32
     return vectors - (vectors @ top) @ np.transpose(top)
 
 
-def _first_similar(texts: Sequence[str], leaders: list[int], first: int, observation: int, ratio: float) -> int:
+def _first_similar(
+    texts: Sequence[str], leaders: list[int], first: int, observation: int, ratio: float
+) -> int:
     for index in range(first, len(leaders)):
         if SequenceMatcher(None, texts[leaders[index]], texts[observation]).ratio() >= ratio:
             return index
@@ -304,7 +318,9 @@ def _check_radius(eps: float) -> None:
         raise ValueError(f"eps: {eps}, expected a cosine distance in [0, 2]")
 
 
-def _greedy_by_group(batch: StepBatch, features: Features, eps: float, centroid: Centroid, form: Form) -> Ints:
+def _greedy_by_group(
+    batch: StepBatch, features: Features, eps: float, centroid: Centroid, form: Form
+) -> Ints:
     labels = np.empty(len(batch), np.int64)
     used = 0
     for rows in prompt_groups(batch):

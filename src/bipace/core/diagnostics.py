@@ -1,7 +1,7 @@
 """Numbers that say whether credit had anything to compare: singletons, sizes, peers, actions, branches.
 
-The tables of the BiPACE paper (arXiv 2606.25556) and the questions of its readers, computed from the outcomes that
-`advantages` returns. Names are metric names; units are in `docs/metrics.md`.
+The tables of the BiPACE paper (arXiv 2606.25556) and the questions of its readers, computed from the outcomes
+that `advantages` returns. Names are metric names; units are in `docs/metrics.md`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ _FEW_SINGLETONS, _MOST_OF_A_GROUP, _NEARLY_ALL = 0.05, 0.8, 0.9
 def cluster_diagnostics(batch: StepBatch, outcome: Outcome) -> dict[str, float]:
     """What the clusters of one step term look like.
 
-    `comparable_pairs` counts ordered pairs of distinct steps in one cluster; `singleton_rate` is lone clusters per
-    cluster, `lone_step_share` lone steps per step; `loop_clusters` counts clusters of two or more steps that all come
-    from one trajectory; `largest_share` is the largest share of its prompt group any cluster holds (a value near 1
-    with a tiny singleton rate means that everything collapsed into one cluster). An empty table gives zeros.
+    `comparable_pairs` counts ordered pairs of distinct steps in one cluster; `singleton_rate` is lone
+    clusters per cluster, `lone_step_share` lone steps per step; `loop_clusters` counts clusters of two or
+    more steps that all come from one trajectory; `largest_share` is the largest share of its prompt group any
+    cluster holds (a value near 1 with a tiny singleton rate means that everything collapsed into one
+    cluster). An empty table gives zeros.
     """
     peers = outcome.peers
     if not len(batch):
@@ -105,8 +106,8 @@ def term_diagnostics(outcome: Outcome) -> dict[str, float]:
 def batch_diagnostics(batch: StepBatch) -> dict[str, float]:
     """Prompt groups: how many, how many hold one trajectory, and how many hold no outcome variance.
 
-    Variance is judged on the trajectory return without penalties, so an all-fail group counts as one whatever was
-    taken off for invalid actions.
+    Variance is judged on the trajectory return without penalties, so an all-fail group counts as one whatever
+    was taken off for invalid actions.
     """
     if not len(batch):
         return {"groups": 0.0, "lone_groups": 0.0, "flat_groups": 0.0, "trajectories": 0.0, "steps": 0.0}
@@ -126,7 +127,8 @@ def batch_diagnostics(batch: StepBatch) -> dict[str, float]:
 def aliasing(batch: StepBatch) -> float:
     """Share of (task, observation, action) triples seen twice or more that led to different next observations.
 
-    Above 0 in a deterministic environment, the observation does not identify the state. 0 where nothing repeats.
+    Above 0 in a deterministic environment, the observation does not identify the state. 0 where nothing
+    repeats.
     """
     order = batch.order()
     if len(order) < 2:
@@ -147,8 +149,8 @@ def aliasing(batch: StepBatch) -> float:
 def credit_diagnostics(batch: StepBatch, found: Advantages) -> dict[str, float]:
     """All diagnostics of one iteration, flat, with the prefixes `group/`, `cluster/`, `credit/`.
 
-    Cluster numbers describe the last step term (the finest comparison of every published recipe); a recipe without a
-    step term has none.
+    Cluster numbers describe the last step term (the finest comparison of every published recipe); a recipe
+    without a step term has none.
     """
     out = {f"group/{k}": v for k, v in batch_diagnostics(batch).items()}
     out["cluster/aliasing"] = aliasing(batch)

@@ -1,9 +1,10 @@
 """Greedy cosine clustering of one prompt group: the state side of BiPACE (arXiv 2606.25556, BiGPO).
 
-One pass in the given order: a vector joins the cluster whose centroid is nearest if 1 - cos <= eps + TOLERANCE, else
-it opens a new cluster. Clusters whose distances differ by less than TOLERANCE count as equally near; the oldest wins.
-Two forms give the same labels. The Gram form needs the features once, as one matrix product on whichever device
-holds them; the pass itself then runs on the [n, n] matrix of inner products alone.
+One pass in the given order: a vector joins the cluster whose centroid is nearest if 1 - cos <= eps +
+TOLERANCE, else it opens a new cluster. Clusters whose distances differ by less than TOLERANCE count as
+equally near; the oldest wins. Two forms give the same labels. The Gram form needs the features once, as one
+matrix product on whichever device holds them; the pass itself then runs on the [n, n] matrix of inner
+products alone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ __all__ = ["TOLERANCE", "Centroid", "Form", "gram_matrix", "greedy_cosine", "gre
 Centroid = Literal["mean", "leader"]
 Form = Literal["gram", "plain"]
 
-# float32 inner products of unit vectors are off by about 1e-7; a vector at distance exactly eps must still join.
+# float32 inner products of unit vectors are off by about 1e-7; a vector at distance exactly eps must still
+# join.
 TOLERANCE = 1e-6
 
 # Squared lengths between which products of float32 vectors neither overflow nor lose digits to underflow.
@@ -53,8 +55,9 @@ def greedy_cosine(features: Features, eps: float, centroid: Centroid = "mean", f
 def gram_matrix(features: Features) -> NDArray[np.float32]:
     """[n, n] float32 inner products of the unit vectors of [n, D] features.
 
-    Vectors of ordinary length are multiplied as they are and the small matrix is scaled: a pass over the features less.
-    Of features on a device, the small matrix is all that leaves it (very short or long vectors come whole).
+    Vectors of ordinary length are multiplied as they are and the small matrix is scaled: a pass over the
+    features less. Of features on a device, the small matrix is all that leaves it (very short or long vectors
+    come whole).
     """
     if isinstance(features, FeaturesElsewhere):
         gram = features.gram()
@@ -85,8 +88,9 @@ def unit(features: NDArray[np.floating]) -> NDArray[np.float32]:
 def greedy_from_gram(gram: NDArray[np.floating], eps: float, centroid: Centroid = "mean") -> Ints:
     """The same clustering from the inner products of unit vectors.
 
-    With members M of cluster C, the centroid is c = sum_M u / |sum_M u|, so u_i.c = S[C, i] / sqrt(Q[C]) where
-    S[C, i] = sum_{m in M} u_m.u_i and Q[C] = |sum_M u|^2. Both are updated as members join; no vector is touched.
+    With members M of cluster C, the centroid is c = sum_M u / |sum_M u|, so u_i.c = S[C, i] / sqrt(Q[C])
+    where S[C, i] = sum_{m in M} u_m.u_i and Q[C] = |sum_M u|^2. Both are updated as members join; no vector
+    is touched.
 
     Args:
         gram: [n, n] float inner products u_i.u_j.
@@ -163,7 +167,8 @@ def _nearest(cosines: NDArray[np.float64], eps: float) -> int:
 
 
 def _inverse_root(square: float) -> float:
-    # Members that cancel leave a centroid without direction: at distance 1 from everything, like a zero vector.
+    # Members that cancel leave a centroid without direction: at distance 1 from everything, like a zero
+    # vector.
     return 1.0 / square**0.5 if square > TOLERANCE else 0.0
 
 

@@ -21,10 +21,10 @@ _DEPTH = 32  # objects inside objects, beyond which only a type's name is compar
 def canonical(value: object, depth: int = _DEPTH) -> Hashable:
     """A hashable stand-in for a value, equal exactly where type and content are equal.
 
-    Text stands for itself. A numpy scalar is the Python number it holds, so `np.int64(1)` equals `1`, while `1`, `1.0`
-    and `True` differ. Mappings ignore key order; NaN equals NaN. Arrays, and whatever turns into one (tensors), are
-    compared by dtype, shape and bytes; other objects by their type and attributes, or by their repr where they have
-    none. Nothing is compared by a shortened text.
+    Text stands for itself. A numpy scalar is the Python number it holds, so `np.int64(1)` equals `1`, while
+    `1`, `1.0` and `True` differ. Mappings ignore key order; NaN equals NaN. Arrays, and whatever turns into
+    one (tensors), are compared by dtype, shape and bytes; other objects by their type and attributes, or by
+    their repr where they have none. Nothing is compared by a shortened text.
     """
     if isinstance(value, str):
         return value
@@ -37,7 +37,8 @@ def canonical(value: object, depth: int = _DEPTH) -> Hashable:
         return (kind, "...")
     if isinstance(value, Mapping):
         items = [
-            (canonical(k, depth - 1), canonical(v, depth - 1)) for k, v in cast("Mapping[Any, Any]", value).items()
+            (canonical(k, depth - 1), canonical(v, depth - 1))
+            for k, v in cast("Mapping[Any, Any]", value).items()
         ]
         return (kind, tuple(sorted(items, key=repr)))
     if isinstance(value, (list, tuple)):
@@ -63,7 +64,9 @@ def ranked(values: Sequence[object]) -> Ints:
     texts = all(isinstance(key, str) for key in distinct)
     order: list[Hashable] = sorted(
         distinct,
-        key=(lambda key: (float(cast("Any", distinct[key])), repr(key))) if numbers else (str if texts else repr),
+        key=(lambda key: (float(cast("Any", distinct[key])), repr(key)))
+        if numbers
+        else (str if texts else repr),
     )
     rank = {key: number for number, key in enumerate(order)}
     return np.fromiter((rank[key] for key in keys), np.int64, len(keys))

@@ -1,15 +1,15 @@
 """Nested clusters: the value of a wide cluster is the prior of the narrow ones inside it.
 
-No radius fits everywhere: small clusters are unbiased and noisy, wide ones the reverse. So several are taken at once.
-Level 0 is the prompt group; level l splits the clusters of level l - 1 by a smaller radius. Values shrink down the
-chain, with k_l pseudo-members at the value of the level above:
+No radius fits everywhere: small clusters are unbiased and noisy, wide ones the reverse. So several are taken
+at once. Level 0 is the prompt group; level l splits the clusters of level l - 1 by a smaller radius. Values
+shrink down the chain, with k_l pseudo-members at the value of the level above:
 
     v_0 = mean of R over the group,   v_l = (sum_{C_l} R + k_l v_{l-1}) / (n_l + k_l),   V = v_L
     Q = (sum_{C_L, a} R + k_a V) / (n_a + k_a)
 
-This is the posterior mean of a hierarchical normal model: with variance sigma^2 of a return inside a cluster and
-variance tau_l^2 of cluster means around their parent's, k_l = sigma^2 / tau_l^2 (Gelman and Hill 2007, chapter 12). Our
-own; what it is worth stands in docs/credit.md.
+This is the posterior mean of a hierarchical normal model: with variance sigma^2 of a return inside a cluster
+and variance tau_l^2 of cluster means around their parent's, k_l = sigma^2 / tau_l^2 (Gelman and Hill 2007,
+chapter 12). Our own; what it is worth stands in docs/credit.md.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ PSEUDO_MEMBERS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 6
 def nested_features(batch: StepBatch, radii: Sequence[float], centroid: Centroid = "mean") -> Ints:
     """[N, L] labels of greedy cosine clusters at falling radii, each level inside the one before it.
 
-    One product of a prompt group's vectors serves all radii. A later level is the clustering of its radius, cut by the
-    level above, so that every cluster of level l lies in one of level l - 1.
+    One product of a prompt group's vectors serves all radii. A later level is the clustering of its radius,
+    cut by the level above, so that every cluster of level l lies in one of level l - 1.
 
     Args:
         batch: the table, with features.
@@ -62,10 +62,14 @@ def nested_features(batch: StepBatch, radii: Sequence[float], centroid: Centroid
         ValueError: no features; no radius; radii that do not fall, or lie outside [0, 2].
     """
     if batch.features is None:
-        raise ValueError("features: None, but nested clusters compare feature vectors; capture hidden states first")
+        raise ValueError(
+            "features: None, but nested clusters compare feature vectors; capture hidden states first"
+        )
     falls = all(wide > narrow for wide, narrow in pairwise(radii))
     if not radii or not falls or not all(0.0 <= eps <= 2.0 for eps in radii):
-        raise ValueError(f"radii: {tuple(radii)}, expected at least one cosine distance in [0, 2], each below the last")
+        raise ValueError(
+            f"radii: {tuple(radii)}, expected at least one cosine distance in [0, 2], each below the last"
+        )
     found = np.empty((len(batch), len(radii)), np.int64)
     used = [0] * len(radii)
     for rows in prompt_groups(batch):
@@ -103,13 +107,14 @@ class NestedV:
     """V = v_L: the value of the finest cluster, shrunk down the chain.
 
     Attributes:
-        k: pseudo-members >= 0 of every level, a tuple with one number a level, or "auto": level by level from the wide
-            end, the number of `PSEUDO_MEMBERS` that predicts a step's return best from the chain in which the step's
-            own trajectory is left out; the smallest of equals. A batch in which every group has one trajectory has
-            nobody to predict from and takes 1.
+        k: pseudo-members >= 0 of every level, a tuple with one number a level, or "auto": level by level from
+            the wide end, the number of `PSEUDO_MEMBERS` that predicts a step's return best from the chain in
+            which the step's own trajectory is left out; the smallest of equals. A batch in which every group
+            has one trajectory has nobody to predict from and takes 1.
 
     Raises:
-        ValueError: a number below 0, another length than the levels, an unknown word; peers without prompt groups.
+        ValueError: a number below 0, another length than the levels, an unknown word; peers without prompt
+            groups.
     """
 
     k: Chain = "auto"
@@ -131,7 +136,9 @@ class NestedV:
         given = self.k if isinstance(self.k, tuple) else (self.k,) * len(levels)
         for k in given:
             if isinstance(k, str) or not 0 <= k < np.inf:
-                raise ValueError(f'k: {k!r}, expected a number of pseudo-members >= 0, a tuple of them, or "auto"')
+                raise ValueError(
+                    f'k: {k!r}, expected a number of pseudo-members >= 0, a tuple of them, or "auto"'
+                )
         if len(given) != len(levels):
             raise ValueError(f"k: {given}, expected one number for each of {len(levels)} levels")
         return given

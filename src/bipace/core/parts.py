@@ -1,8 +1,8 @@
 """What a part of a term says of itself: what it is called, which options it has, and what it needs of the table.
 
-A part is a return, a clustering, a Q, a V, a scale or a fallback. Any plain function is one. A part that reads an
-optional column of the table *declares* it, so that a run captures hidden states, keeps texts or refuses before any
-rollout is played:
+A part is a return, a clustering, a Q, a V, a scale or a fallback. Any plain function is one. A part that
+reads an optional column of the table *declares* it, so that a run captures hidden states, keeps texts or
+refuses before any rollout is played:
 
     @needs("features")
     def by_sign(batch):
@@ -70,4 +70,7 @@ def describe_part(part: Any) -> dict[str, Any]:
         options = {field.name: getattr(part, field.name) for field in fields(part)}
     else:
         options = {}
-    return {"name": part_name(part), **{k: describe_part(v) if callable(v) else v for k, v in options.items()}}
+    return {
+        "name": part_name(part),
+        **{k: describe_part(v) if callable(v) else v for k, v in options.items()},
+    }

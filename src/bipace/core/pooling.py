@@ -1,8 +1,9 @@
 """Partial pooling: values of small clusters shrink towards their prompt group's, in place of a cliff at one member.
 
-A cluster's mean of few returns is noisy, and a cluster of one says nothing at all. Shrinkage with k pseudo-members,
-(sum R + k prior) / (n + k), is the posterior mean of a normal model with k = sigma^2 / tau^2: the variance inside a
-cluster over the variance between clusters (Efron and Morris 1975; Gelman and Hill 2007, chapter 12).
+A cluster's mean of few returns is noisy, and a cluster of one says nothing at all. Shrinkage with k
+pseudo-members, (sum R + k prior) / (n + k), is the posterior mean of a normal model with k = sigma^2 / tau^2:
+the variance inside a cluster over the variance between clusters (Efron and Morris 1975; Gelman and Hill 2007,
+chapter 12).
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ __all__ = ["Prior", "group_std", "pooled_q", "pooled_v", "pseudo_members"]
 
 Prior = float | Literal["auto"]
 
-_LEAST, _MOST = 1 / 16, 16.0  # bounds of an estimated k: a batch without spread must neither erase nor fix a value
+_LEAST, _MOST = (
+    1 / 16,
+    16.0,
+)  # bounds of an estimated k: a batch without spread must neither erase nor fix a value
 
 
 def pooled_v(peers: Peers, k: Prior = 0.5) -> Floats:
@@ -68,8 +72,9 @@ def group_std(peers: Peers, delta: float = 1e-6) -> Floats:
 def pseudo_members(values: Floats, inner: Ints, outer: Ints) -> float:
     """Pseudo-members k = sigma^2 / tau^2 by moments (one-way random effects, unbalanced), between 1/16 and 16.
 
-    sigma^2 is the mean square inside inner segments and tau^2 what the spread of inner means around their outer
-    segment's mean has beyond it. Nothing to estimate from (no inner segment of two, or none beside another) gives 1.
+    sigma^2 is the mean square inside inner segments and tau^2 what the spread of inner means around their
+    outer segment's mean has beyond it. Nothing to estimate from (no inner segment of two, or none beside
+    another) gives 1.
 
     Args:
         values: [N].

@@ -30,14 +30,16 @@ def trajectory_return(batch: StepBatch) -> Floats:
 def return_to_go(batch: StepBatch, gamma: float = 0.95) -> Floats:
     """R_t = r_t + gamma R_{t+1} over the trajectory's own later steps; R_T = r_T at the last one.
 
-    No bootstrap at a truncated end: a trajectory method has no value function (BiPACE section 2, GiGPO Eq. 5).
+    No bootstrap at a truncated end: a trajectory method has no value function (BiPACE section 2, GiGPO Eq.
+    5).
 
     Args:
         batch: the table; the step index orders the steps, not the row order.
         gamma: discount in [0, 1].
 
     Returns:
-        [N] float64 in units of reward; the table's own column `to_go` where an engine has computed it, whatever gamma.
+        [N] float64 in units of reward; the table's own column `to_go` where an engine has computed it,
+        whatever gamma.
 
     Raises:
         ValueError: gamma outside [0, 1].

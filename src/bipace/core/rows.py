@@ -1,7 +1,8 @@
 """From raw rows to a valid `StepBatch`: what may not enter an estimator is dropped here, and counted.
 
 Engines hand over rows that are padding, aborted, or carry a reward of None. A trajectory with one such row is
-dropped whole, its siblings keep their own statistics, and `Rows.scatter` writes zero advantage on what was dropped.
+dropped whole, its siblings keep their own statistics, and `Rows.scatter` writes zero advantage on what was
+dropped.
 """
 
 from __future__ import annotations
@@ -71,9 +72,10 @@ def build_batch(
 ) -> Rows:
     """Label values, drop what is no data, validate the rest.
 
-    Prompt groups and trajectories are numbered by the order of their own names, never by arrival: shuffled rows give
-    every row the same advantage, as long as a trajectory keeps its name. The greedy clustering visits trajectories in
-    that order, so give them names that do not depend on arrival (an index within the group, an id of the rollout).
+    Prompt groups and trajectories are numbered by the order of their own names, never by arrival: shuffled
+    rows give every row the same advantage, as long as a trajectory keeps its name. The greedy clustering
+    visits trajectories in that order, so give them names that do not depend on arrival (an index within the
+    group, an id of the rollout).
 
     Args:
         task: prompt group of each row, any value.
@@ -94,10 +96,17 @@ def build_batch(
         The table and the mapping back. No rows left gives an empty table.
 
     Raises:
-        ValueError: a column of another length; strict and non-finite; what StepBatch refuses (gaps, duplicates).
+        ValueError: a column of another length; strict and non-finite; what StepBatch refuses (gaps,
+            duplicates).
     """
     n = len(task)
-    columns = {"trajectory": trajectory, "t": t, "reward": reward, "observation": observation, "action": action}
+    columns = {
+        "trajectory": trajectory,
+        "t": t,
+        "reward": reward,
+        "observation": observation,
+        "action": action,
+    }
     optional = {
         "terminated": terminated,
         "truncated": truncated,
@@ -115,14 +124,18 @@ def build_batch(
     keep = ~_mask(padding, n)
     dropped = {"padding": int(n - keep.sum())}
     bad: dict[str, Bools] = {"aborted": _mask(aborted, n), "non-finite reward": ~np.isfinite(rewards)}
-    vectors = features if features is None or isinstance(features, FeaturesElsewhere) else np.asarray(features)
+    vectors = (
+        features if features is None or isinstance(features, FeaturesElsewhere) else np.asarray(features)
+    )
     if vectors is not None:
         bad["non-finite features"] = ~finite_rows(vectors)
     for reason, rows in bad.items():
         whole = np.isin(trajectory_label, trajectory_label[rows & keep]) & keep
         if strict and reason != "aborted" and whole.any():
             row = int(np.flatnonzero(rows & keep)[0])
-            raise ValueError(f"{reason.split()[1]}: non-finite at row {row}; drop its trajectory or pass strict=False")
+            raise ValueError(
+                f"{reason.split()[1]}: non-finite at row {row}; drop its trajectory or pass strict=False"
+            )
         dropped[reason] = int(whole.sum())
         if reason != "aborted" and whole.any():
             named = sorted({f"{trajectory[i]!r} of task {task[i]!r}" for i in np.flatnonzero(whole).tolist()})
@@ -154,7 +167,9 @@ def _mask(values: Sequence[bool] | None, n: int) -> Bools:
 
 
 def _warn_dropped(n: int, reason: str, trajectories: list[str], rows: list[int]) -> None:
-    shown = ", ".join(trajectories[:3]) + (f" and {len(trajectories) - 3} more" if len(trajectories) > 3 else "")
+    shown = ", ".join(trajectories[:3]) + (
+        f" and {len(trajectories) - 3} more" if len(trajectories) > 3 else ""
+    )
     message = f"{n} rows dropped with their trajectories: {reason} at row {rows[0]}"
     message += f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     warnings.warn(f"{message}; trajectory {shown}; they get advantage 0", DroppedRowsWarning, stacklevel=3)

@@ -1,8 +1,8 @@
 """The pair of layer and radius, chosen once from one batch of rollouts: BiPACE's calibration, without labels.
 
-The paper takes both from one scan in the first iteration and keeps them (arXiv 2606.25556). `scan` tries every layer,
-number of removed directions and radius of a grid, says what the clusters of each look like, and takes the pair with
-the largest held-out agreement (`bipace.core.agreement`).
+The paper takes both from one scan in the first iteration and keeps them (arXiv 2606.25556). `scan` tries
+every layer, number of removed directions and radius of a grid, says what the clusters of each look like, and
+takes the pair with the largest held-out agreement (`bipace.core.agreement`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from bipace.core.steps import StepBatch
 __all__ = ["RADII", "Pair", "Scan", "check_scannable", "scan"]
 
 RADII = tuple(eps for eps in GRID if eps)
-"""Radii tried by default. Not 0: "the same vector" is a matter of rounding, and changes with the batch it came in."""
+"""Radii tried by default.
+
+Not 0: "the same vector" is a matter of rounding, and changes with the batch it came in.
+"""
 
 CLUSTER_COLUMNS = ("clusters", "singleton_rate", "lone_step_share", "cluster_size_mean", "cluster_size_max")
 
@@ -94,12 +97,14 @@ def check_scannable(batch: StepBatch) -> None:
     """Refuse rollouts from which no pair can be chosen.
 
     Raises:
-        ValueError: no rollouts; one trajectory a group; no reward anywhere; every trajectory solved its task, or no
-            prompt group has trajectories with different returns.
+        ValueError: no rollouts; one trajectory a group; no reward anywhere; every trajectory solved its task,
+            or no prompt group has trajectories with different returns.
     """
     shape = batch_diagnostics(batch)
     if not shape["groups"]:
-        raise ValueError("rollouts: none was played to its end, so no layer and eps can be chosen; look at the errors")
+        raise ValueError(
+            "rollouts: none was played to its end, so no layer and eps can be chosen; look at the errors"
+        )
     if shape["lone_groups"] == shape["groups"]:
         raise ValueError(
             "rollout.group_size: every prompt group holds one trajectory, so a step has nobody to be compared with "
@@ -130,10 +135,10 @@ def scan(
 ) -> Scan:
     """Judge a recipe at every layer, whitening and radius, and take the best pair.
 
-    Taken is the smallest radius among the points whose agreement one batch does not tell apart from the best (within
-    one standard error, by jackknife over prompt groups); of points with that radius, the one with the larger
-    agreement. Where the evidence is level, a smaller cluster errs on the side of noise, which the gradient averages
-    out, and not of bias, which it keeps.
+    Taken is the smallest radius among the points whose agreement one batch does not tell apart from the best
+    (within one standard error, by jackknife over prompt groups); of points with that radius, the one with the
+    larger agreement. Where the evidence is level, a smaller cluster errs on the side of noise, which the
+    gradient averages out, and not of bias, which it keeps.
 
     Args:
         batch: N steps; its own features are not read.
@@ -145,8 +150,8 @@ def scan(
         gamma: discount.
 
     Raises:
-        ValueError: what `check_scannable` refuses; an empty grid; a radius outside [0, 2]; no layer; a recipe whose
-            radius is fixed.
+        ValueError: what `check_scannable` refuses; an empty grid; a radius outside [0, 2]; no layer; a recipe
+            whose radius is fixed.
     """
     if not len(layers) or not len(grid) or not len(directions) or not all(0.0 <= eps <= 2.0 for eps in grid):
         raise ValueError(
@@ -177,7 +182,9 @@ def _shape(table: StepBatch, made: Recipe) -> dict[str, float]:
 
 def _chosen(pairs: Sequence[Pair]) -> Scan:
     best = max(pairs, key=lambda pair: pair.agreement.value).agreement
-    judged = [replace(p, behind=gap, error=error) for p in pairs for gap, error in (p.agreement.behind(best),)]
+    judged = [
+        replace(p, behind=gap, error=error) for p in pairs for gap, error in (p.agreement.behind(best),)
+    ]
     level = [pair for pair in judged if pair.behind <= pair.error]
     chosen = min(level, key=lambda pair: (pair.eps, pair.behind))
     return Scan(tuple(judged), chosen, degenerate_clusters(chosen.clusters))

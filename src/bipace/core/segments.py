@@ -1,8 +1,8 @@
 """Count, total, mean and standard deviation per label, written back to rows: the only group arithmetic.
 
-Labels are compact integers 0..K-1 (`compact` makes them of any). Every function takes [N] arrays and returns an [N]
-array holding each row's own segment's statistic. The mean is taken relative to one member, so a segment of
-equal values has exactly that mean and exactly zero deviation: rounding never becomes an advantage.
+Labels are compact integers 0..K-1 (`compact` makes them of any). Every function takes [N] arrays and returns
+an [N] array holding each row's own segment's statistic. The mean is taken relative to one member, so a
+segment of equal values has exactly that mean and exactly zero deviation: rounding never becomes an advantage.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def others(values: Floats, labels: Ints, parts: Ints) -> tuple[Floats, Ints]:
     """Mean and number of the members of each row's segment of another part (a trajectory, say); 0 of none."""
     own = pair(labels, parts)
     n = count(labels) - count(own)
-    # The sum over a segment of what differs from its mean is 0, so the others' is the own part's with its sign turned.
+    # The sum over a segment of what differs from its mean is 0, so the others' is the own part's with its
+    # sign turned.
     middle = mean(values, labels)
     return np.where(n > 0, middle - total(values - middle, own) / np.maximum(n, 1), 0.0), n
 

@@ -49,13 +49,13 @@ class StepBatch:
         truncated: [N] bool, True where the horizon (or a token limit) ended it at this step.
         observation: [N] int label: equal observations have equal labels.
         action: [N] int label of the action key: equal keys have equal labels.
-        features: [N, D] float32 state features, or None; finite. float16 input is widened. Features on a device
-            (`bipace.core.features`) stay there.
+        features: [N, D] float32 state features, or None; finite. float16 input is widened. Features on a
+            device (`bipace.core.features`) stay there.
         penalty: [N] float64 cost >= 0 of the step's own row (an invalid action), or None for all zero. It
             never enters a return or a group statistic: `advantages` subtracts it from its own row last.
         texts: the text of each observation label (index = label), or None. Only `by_similarity` reads it.
-        to_go: [N] float64 return-to-go of each step where an engine has computed it, or None. `return_to_go` then
-            answers with it.
+        to_go: [N] float64 return-to-go of each step where an engine has computed it, or None. `return_to_go`
+            then answers with it.
         whole: [N] float64 return of each step's trajectory where an engine has computed it, or None.
             `trajectory_return` then answers with it.
 
@@ -128,7 +128,9 @@ class StepBatch:
         mixed = ~first[1:] & (task[1:] != task[:-1])
         if mixed.any():
             i = int(np.flatnonzero(mixed)[0])
-            raise ValueError(f"trajectory: {trajectory[i]} has rows under two tasks, {task[i]} and {task[i + 1]}")
+            raise ValueError(
+                f"trajectory: {trajectory[i]} has rows under two tasks, {task[i]} and {task[i + 1]}"
+            )
         start = np.maximum.accumulate(np.where(first, np.arange(len(t)), 0))
         expected = np.arange(len(t)) - start
         wrong = t != expected

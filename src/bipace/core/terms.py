@@ -142,11 +142,11 @@ def local_clusters(clusters: str, gamma: float, eps: Eps, centroid: Centroid, wh
     """Which steps are compared: near features, equal observations, or one of the paper's two controls.
 
     Args:
-        clusters: "features"; "observation" (equal text); "ngrams" (texts near each other by character n-grams);
-            "chance" (random clusters of the feature clusters' sizes).
+        clusters: "features"; "observation" (equal text); "ngrams" (texts near each other by character
+            n-grams); "chance" (random clusters of the feature clusters' sizes).
         gamma: discount of the returns that eps = "auto" predicts.
-        eps: cosine radius; "auto": chosen on the batch itself; "calibrate": chosen, with the layer, from a run's
-            first rollouts (`bipace.core.scan`).
+        eps: cosine radius; "auto": chosen on the batch itself; "calibrate": chosen, with the layer, from a
+            run's first rollouts (`bipace.core.scan`).
         centroid: see `by_features`.
         whiten: see `by_features`, or "auto" (0 or 3) where eps is chosen.
 
@@ -196,5 +196,7 @@ def renamed(options: dict[str, Any], old: str, new: str) -> dict[str, Any]:
         return options
     if new in options:
         raise ValueError(f"{old}: is the former name of {new}, and both are given; keep {new}")
-    warnings.warn(f"{old} is now called {new}; the former name goes with the next release", FutureWarning, stacklevel=3)
+    warnings.warn(
+        f"{old} is now called {new}; the former name goes with the next release", FutureWarning, stacklevel=3
+    )
     return {new if name == old else name: value for name, value in options.items()}

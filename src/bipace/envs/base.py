@@ -1,8 +1,9 @@
 """What an environment is: text in, text out, a reward, and tasks with names.
 
 Four small types. A `Turn` is what the environment says. An `Environment` plays one episode at a time. A
-`Suite` is an environment family: it knows its tasks by id, its splits and its planner, and makes environments. What
-it has beside these it declares in one place, its `Offers`. Nothing here imports a deep-learning framework.
+`Suite` is an environment family: it knows its tasks by id, its splits and its planner, and makes
+environments. What it has beside these it declares in one place, its `Offers`. Nothing here imports a
+deep-learning framework.
 """
 
 from __future__ import annotations
@@ -25,16 +26,18 @@ class Turn:
     Attributes:
         observation: the text the agent reads.
         reward: reward of the action that led here (0.0 at reset), in the environment's own unit.
-        terminated: True when the episode is over by the environment's own rule (the horizon is the collector's).
+        terminated: True when the episode is over by the environment's own rule (the horizon is the
+            collector's).
         won: True when the task is solved.
         valid: False when the command could not be understood or applied; the state is then unchanged.
         admissible: the commands that apply in this state, in a documented order; empty where the environment
             offers no list.
-        executed: the command that the environment executed to get here, in canonical form: two texts with which it
-            does the same have the same. None at reset and where the action was refused. An environment that does not
-            say leaves it None beside valid=True; the action's own text, stripped, then counts as executed.
-        unlisted: True where commands that `admissible` does not list apply too, such as WebShop's search, which works
-            on every page; otherwise an executed command has to be a listed one.
+        executed: the command that the environment executed to get here, in canonical form: two texts with
+            which it does the same have the same. None at reset and where the action was refused. An
+            environment that does not say leaves it None beside valid=True; the action's own text, stripped,
+            then counts as executed.
+        unlisted: True where commands that `admissible` does not list apply too, such as WebShop's search,
+            which works on every page; otherwise an executed command has to be a listed one.
     """
 
     observation: str
@@ -56,8 +59,8 @@ def executed_command(action: str, offered: Turn, answer: Turn) -> str | None:
         answer: the turn that the action led to.
 
     Raises:
-        ValueError: the environment contradicts itself: it says that it executed something and that the action was
-            not valid, or it says that it executed a command that it had not offered.
+        ValueError: the environment contradicts itself: it says that it executed something and that the action
+            was not valid, or it says that it executed a command that it had not offered.
     """
     if not answer.valid:
         if answer.executed is not None:
@@ -133,13 +136,15 @@ class Offers:
     """What a suite has beside its tasks; it declares what is not the default here as its attribute `offers`.
 
     Attributes:
-        data_label: what the data are, in words, shown beside every score; empty where there is nothing to say.
+        data_label: what the data are, in words, shown beside every score; empty where there is nothing to
+            say.
         provenance: how scores come about (data, digest, seed, ...), kept with every run.
         absent: what to do about data that are not here, to be added to an error; empty where all are here.
         incomplete: split -> what is missing of it, where only a part is here. Such a split is not used.
-        panels: training split -> its panels: the first validates, the others are held out. For a training split that
-            is not named here, `bipace.rollout.panel.choose_panels` goes by the panels' names.
-        marks: strings that separate the parts of texts and actions; a tokenizer made for the suite keeps each whole.
+        panels: training split -> its panels: the first validates, the others are held out. For a training
+            split that is not named here, `bipace.rollout.panel.choose_panels` goes by the panels' names.
+        marks: strings that separate the parts of texts and actions; a tokenizer made for the suite keeps each
+            whole.
         demonstration: task -> actions to imitate, where the expert knows what an agent cannot see.
         task_text: first observation -> the part that states the task, to head every prompt in `window` style.
         pages: plays the suite in a browser on this port, until interrupted.

@@ -1,8 +1,8 @@
 """Environments in processes of their own, with a time limit: one that hangs or dies costs its episode, nothing else.
 
-A small server process loads the suite once and forks a child for every episode; parent and child speak JSON over a
-socket. A child that does not answer in time is killed. The server leads its own process group, which it ends when the
-trainer is gone, however that came about; a Ctrl-C in the terminal does not reach it.
+A small server process loads the suite once and forks a child for every episode; parent and child speak JSON
+over a socket. A child that does not answer in time is killed. The server leads its own process group, which
+it ends when the trainer is gone, however that came about; a Ctrl-C in the terminal does not reach it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def isolate(suite: Suite, where: str, seconds: float) -> IsolatedSuite:
         ValueError: this system cannot fork processes.
     """
     if not (hasattr(os, "fork") and hasattr(socket, "send_fds")):
-        raise ValueError("env.step_seconds: needs a system that can fork processes (Linux, macOS); leave it unset")
+        raise ValueError(
+            "env.step_seconds: needs a system that can fork processes (Linux, macOS); leave it unset"
+        )
     return IsolatedSuite(suite, where, seconds)
 
 
@@ -119,7 +121,9 @@ class IsolatedEnvironment:
                 with suppress(ProcessLookupError):
                     os.kill(self._process, signal.SIGKILL)
                 self._connection.close()
-                raise EnvironmentLost(f"no answer to {method} within {self._seconds:g} s; its process was killed")
+                raise EnvironmentLost(
+                    f"no answer to {method} within {self._seconds:g} s; its process was killed"
+                )
             answer = json.loads(self._connection.recv_bytes())
         except (EOFError, OSError) as error:  # closed: by its death, or by us when it hung
             raise EnvironmentLost(f"its process is gone, at {method}") from error
@@ -135,12 +139,19 @@ class _Server:
     def __init__(self, where: str) -> None:
         ours, theirs = socket.socketpair()
         command = "from bipace.envs.isolation import serve; import sys; serve(int(sys.argv[1]), sys.argv[2])"
-        one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # forking is for processes of one thread
+        one_thread = {
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }  # forking is for processes of one thread
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", command, str(theirs.fileno()), where],
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, **one_thread, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+                env={
+                    **os.environ,
+                    **one_thread,
+                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -27,7 +27,8 @@ def get_suite(name: str) -> Suite:
             The attribute is a Suite or a function of no arguments that returns one.
 
     Raises:
-        ValueError: no such suite, module, file or attribute, or the attribute gives no Suite; the message says which.
+        ValueError: no such suite, module, file or attribute, or the attribute gives no Suite; the message
+            says which.
     """
     where = SUITES.get(name, name)
     if ":" not in where:
@@ -52,7 +53,9 @@ def _made(name: str, found: Any) -> Any:
     try:
         inspect.signature(found).bind()
     except TypeError as error:
-        raise ValueError(f"environment {name!r}: it must be callable without arguments, but {error}") from error
+        raise ValueError(
+            f"environment {name!r}: it must be callable without arguments, but {error}"
+        ) from error
     except ValueError:  # a built-in that does not tell its arguments
         pass
     return found()

@@ -1,12 +1,13 @@
 """A tabular process as an environment: the same text in, text out, but every value of it can be known.
 
-`TextMDPSuite(world("grid"))` plays a process of `bipace.theory` wherever TextCraft plays. The process is known here
-by its shape alone (`Process`), so that environments and theory stay apart.
+`TextMDPSuite(world("grid"))` plays a process of `bipace.theory` wherever TextCraft plays. The process is
+known here by its shape alone (`Process`), so that environments and theory stay apart.
 
-A task is a start state and a number, "3#17": under it the process is deterministic, as every environment here is. The
-draws of transitions and phrasings are a hash of the task and of all actions so far, so trajectories of one task that
-have acted differently are independent, and those that have not are the same. Where transitions are deterministic,
-exact values of the process are exact for every task; otherwise they hold on average over numbers.
+A task is a start state and a number, "3#17": under it the process is deterministic, as every environment here
+is. The draws of transitions and phrasings are a hash of the task and of all actions so far, so trajectories
+of one task that have acted differently are independent, and those that have not are the same. Where
+transitions are deterministic, exact values of the process are exact for every task; otherwise they hold on
+average over numbers.
 """
 
 from __future__ import annotations
@@ -70,8 +71,9 @@ class Process(Protocol):
 class TextMDPEnvironment:
     """Plays one process. An `Environment` of `bipace.envs.base`.
 
-    Commands are the action names, letter case and surrounding space aside. Anything else leaves the state and the text
-    as they are (valid=False). `won` is a positive reward on entering a terminal state; after that nothing changes.
+    Commands are the action names, letter case and surrounding space aside. Anything else leaves the state and
+    the text as they are (valid=False). `won` is a positive reward on entering a terminal state; after that
+    nothing changes.
 
     Attributes:
         state: the state the process is in: the key to its exact values.
@@ -138,7 +140,8 @@ class TextMDPSuite:
         max_steps: horizon.
         instructions: rules given to the agent once.
         numbers: task numbers per start state in each split; "train" and "test" share no number.
-        splits: made from `numbers`: for each number in turn, one task from every state that may start an episode.
+        splits: made from `numbers`: for each number in turn, one task from every state that may start an
+            episode.
 
     Raises:
         ValueError: max_steps or numbers below 1; a start in a terminal state.

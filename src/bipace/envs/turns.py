@@ -17,12 +17,12 @@ __all__ = ["checked_turn", "readable"]
 def checked_turn(turn: Any) -> Turn:
     """The turn in plain Python types.
 
-    numpy's numbers and truth values become Python's, a list of commands a tuple, and half a surrogate pair, which no
-    file or tokenizer can hold, the replacement character.
+    numpy's numbers and truth values become Python's, a list of commands a tuple, and half a surrogate pair,
+    which no file or tokenizer can hold, the replacement character.
 
     Raises:
-        TypeError: no Turn; an observation, a command or an admissible command that is not text; a flag that is neither
-            True nor False; a reward that is no number.
+        TypeError: no Turn; an observation, a command or an admissible command that is not text; a flag that
+            is neither True nor False; a reward that is no number.
         ValueError: a reward that is not finite.
     """
     if not isinstance(turn, Turn):

@@ -1,12 +1,13 @@
 """For users of verl-agent: the call shape of its step-level advantage, answered by the core.
 
-verl-agent computes advantages in one call of `compute_gigpo_outcome_advantage`. The change in a fork is that call:
+verl-agent computes advantages in one call of `compute_gigpo_outcome_advantage`. The change in a fork is that
+call:
 
     from bipace.integrations.verl_agent import compute_advantage
     advantages, returns = compute_advantage(..., responses=texts, hidden_states=states, estimator="bipace")
 
-with the arguments verl-agent passes already (`token_level_rewards`, `step_rewards`, `response_mask`, `anchor_obs`,
-`index`, `traj_index`), the decoded responses and the hidden states.
+with the arguments verl-agent passes already (`token_level_rewards`, `step_rewards`, `response_mask`,
+`anchor_obs`, `index`, `traj_index`), the decoded responses and the hidden states.
 """
 
 from __future__ import annotations
@@ -48,12 +49,13 @@ def compute_advantage(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Advantages in verl-agent's layout: one row per model call, one value on all response tokens of a row.
 
-    verl-agent has discounted already: `step_rewards` are its step returns (`compute_step_discounted_returns`) and the
-    token rewards of a row sum to its episode's score. Both are taken as they are, so `gamma` has no meaning here: they
-    are what the core's `return_to_go` and `trajectory_return` say, also where `eps="auto"` calibrates.
+    verl-agent has discounted already: `step_rewards` are its step returns (`compute_step_discounted_returns`)
+    and the token rewards of a row sum to its episode's score. Both are taken as they are, so `gamma` has no
+    meaning here: they are what the core's `return_to_go` and `trajectory_return` say, also where `eps="auto"`
+    calibrates.
 
-    A trajectory with a score or return that is not finite gets 0 and its siblings keep their statistics; a warning says
-    how many rows that were.
+    A trajectory with a score or return that is not finite gets 0 and its siblings keep their statistics; a
+    warning says how many rows that were.
 
     Args:
         token_level_rewards: [N, L]; the row sum is the trajectory's return.
@@ -66,27 +68,33 @@ def compute_advantage(
         hidden_states: [N, D] at the last prompt token; the feature recipes need them.
         action_key: a key of `bipace.core.actions.ACTION_KEYS`.
         padding: [N] True on rows copied to fill the batch: they get 0 and enter no statistic.
-        step_index: [N] index of each step in its trajectory, from 0. With it rows may come in any order, and a row
-            copied by `adjust_batch` is found. Without it the rows of a trajectory must lie side by side in the order
-            they were played, as the rollout leaves them before `balance_batch`.
-        rewards: [N] what the environment paid at each step (verl-agent's `rewards`), for a recipe with a return of its
-            own.
+        step_index: [N] index of each step in its trajectory, from 0. With it rows may come in any order, and
+            a row copied by `adjust_batch` is found. Without it the rows of a trajectory must lie side by side
+            in the order they were played, as the rollout leaves them before `balance_batch`.
+        rewards: [N] what the environment paid at each step (verl-agent's `rewards`), for a recipe with a
+            return of its own.
         estimator: a recipe's name, module:function or file.py:function.
         credit: options of the recipe (eps, w, mode, fallback, convention, ...).
 
     Returns:
-        (advantages, returns), both [N, L], as verl-agent's own function returns them; float32 where the token rewards
-        are whole numbers.
+        (advantages, returns), both [N, L], as verl-agent's own function returns them; float32 where the token
+        rewards are whole numbers.
 
     Raises:
-        ValueError: gamma given; rows whose order is unknown; responses that do not fit the action key; a recipe that
-            reads step rewards, and none given; what the core refuses.
+        ValueError: gamma given; rows whose order is unknown; responses that do not fit the action key; a
+            recipe that reads step rewards, and none given; what the core refuses.
     """
     if "gamma" in credit:
-        raise ValueError("gamma: step_rewards are discounted already; set the discount where verl-agent computes them")
+        raise ValueError(
+            "gamma: step_rewards are discounted already; set the discount where verl-agent computes them"
+        )
     n = len(index)
     filler = [False] * n if padding is None else [bool(p) for p in padding]
-    order = _in_playing_order(index, traj_index, filler) if step_index is None else np.asarray(step_index).tolist()
+    order = (
+        _in_playing_order(index, traj_index, filler)
+        if step_index is None
+        else np.asarray(step_index).tolist()
+    )
     columns = {
         "group": list(index),
         "trajectory": list(traj_index),
@@ -99,7 +107,9 @@ def compute_advantage(
     for name, column in columns.items():
         if len(column) != n:
             raise ValueError(f"{name}: {len(column)} entries, expected {n}, one per row as in index")
-    steps = [EngineStep(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+    steps = [
+        EngineStep(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
+    ]
     table, _ = to_table(
         steps,
         features=_host(hidden_states),
@@ -151,11 +161,15 @@ def _actions(responses: Any, action_key: str, response_mask: torch.Tensor) -> li
         raise ValueError(f"action_key: unknown {action_key!r}, expected one of {', '.join(ACTION_KEYS)}")
     if isinstance(responses, torch.Tensor):
         if action_key != "first_n":
-            raise ValueError(f"responses: token ids, but action_key={action_key!r} reads text; pass decoded responses")
+            raise ValueError(
+                f"responses: token ids, but action_key={action_key!r} reads text; pass decoded responses"
+            )
         tokens = [row[mask.bool()].tolist() for row, mask in zip(responses, response_mask, strict=True)]
         return [ACTION_KEYS[action_key]("", row).key for row in tokens]
     if action_key == "first_n":
-        raise ValueError("responses: text, but action_key='first_n' reads token ids; pass the response tensor")
+        raise ValueError(
+            "responses: text, but action_key='first_n' reads token ids; pass the response tensor"
+        )
     return [ACTION_KEYS[action_key](str(text), ()).key for text in responses]
 
 

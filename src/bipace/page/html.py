@@ -1,8 +1,9 @@
 """One HTML file that needs no network: a template, styles, scripts and data put together.
 
-Data and texts are embedded as JSON whose `<` is escaped, so nothing in them can end the script element, and the scripts
-put text into the page as text only. A content-security policy names the hash of every script in the file: a script that
-came in with the data would not run. Detail that is shown on demand lies compressed in elements of its own.
+Data and texts are embedded as JSON whose `<` is escaped, so nothing in them can end the script element, and
+the scripts put text into the page as text only. A content-security policy names the hash of every script in
+the file: a script that came in with the data would not run. Detail that is shown on demand lies compressed in
+elements of its own.
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ __all__ = ["build_page", "packed_size", "write_text"]
 
 
 def build_page(
-    package: str, title: str, scripts: Sequence[str], data: dict[str, Any], blocks: Mapping[str, Any] | None = None
+    package: str,
+    title: str,
+    scripts: Sequence[str],
+    data: dict[str, Any],
+    blocks: Mapping[str, Any] | None = None,
 ) -> str:
     """The page of a package as text.
 
     Args:
-        package: whose folder `assets` holds page.html (what stands in the body), page.css and the scripts; base.css,
-            base.js and chart.js come before its own.
+        package: whose folder `assets` holds page.html (what stands in the body), page.css and the scripts;
+            base.css, base.js and chart.js come before its own.
         title: of the page; plain words of ours, no text from data.
         scripts: file names, in order.
         data: JSON; the scripts find it as DATA.
@@ -39,7 +44,10 @@ def build_page(
     Raises:
         ValueError: a number that is not finite.
     """
-    own = [*(_asset("bipace.page", name) for name in ("base.js", "chart.js")), *(_asset(package, n) for n in scripts)]
+    own = [
+        *(_asset("bipace.page", name) for name in ("base.js", "chart.js")),
+        *(_asset(package, n) for n in scripts),
+    ]
     script = "\n".join(own)
     policy = (
         "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; "
@@ -84,7 +92,9 @@ def _asset(package: str, name: str) -> str:
 
 def _json(data: Any) -> str:
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace").decode()  # half a surrogate pair, which some files hold, is no UTF-8
+    return text.encode(
+        "utf-8", "replace"
+    ).decode()  # half a surrogate pair, which some files hold, is no UTF-8
 
 
 def _packed(data: Any) -> str:

@@ -1,7 +1,7 @@
 """Colours of series: the pages and the pictures share them, so that a method has one colour everywhere.
 
-Chosen to stay apart for the three common forms of colour blindness; a test simulates them. Lines also differ in dash
-and symbol, because eight colours cannot all stay apart for everybody.
+Chosen to stay apart for the three common forms of colour blindness; a test simulates them. Lines also differ
+in dash and symbol, because eight colours cannot all stay apart for everybody.
 """
 
 from __future__ import annotations

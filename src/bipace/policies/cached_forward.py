@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from bipace.policies.decode_attention import DecodeAttention
 from bipace.policies.kv_cache import KVCache, LayerCache
 from bipace.policies.language_model import LanguageModel
-from bipace.policies.token_batch import CachedAttention, Lengths, TokenBatch, append_batch, parts, prefill_batch
+from bipace.policies.token_batch import (
+    CachedAttention,
+    Lengths,
+    TokenBatch,
+    append_batch,
+    parts,
+    prefill_batch,
+)
 from bipace.policies.transformer_block import block_input, has_plain_blocks, rotary_embedding, run_block
 from bipace.policies.transformers_forward import run_transformers
 
@@ -33,7 +40,9 @@ class CachedForward:
     def __init__(self, language_model: LanguageModel, prompts: Sequence[Sequence[int]], copies: int) -> None:
         self._lm, self._copies = language_model, copies
         self._layers = [LayerCache() for _ in range(language_model.n_layers)]
-        self._lengths = Lengths(np.zeros(len(prompts), np.int64), np.zeros(len(prompts) * copies, np.int64), copies)
+        self._lengths = Lengths(
+            np.zeros(len(prompts), np.int64), np.zeros(len(prompts) * copies, np.int64), copies
+        )
         self._prefill(prompts)
 
     @property
@@ -53,13 +62,16 @@ class CachedForward:
             layer: index into hidden_states[0..n_layers], or None.
 
         Returns:
-            At each chunk's last token: states [rows, D] after the final norm, and hidden_states[layer] or None.
+            At each chunk's last token: states [rows, D] after the final norm, and hidden_states[layer] or
+            None.
         """
         finals: list[torch.Tensor] = []
         states: list[torch.Tensor] = []
         where = np.array(rows)
         for part in parts(chunks):
-            batch = append_batch(self._lengths, where[part], [chunks[i] for i in part], self._lm.device, self._lm.dtype)
+            batch = append_batch(
+                self._lengths, where[part], [chunks[i] for i in part], self._lm.device, self._lm.dtype
+            )
             final, state = self._run(batch, [cache.rows for cache in self._layers], layer)
             finals.append(final)
             states += [] if state is None else [state]
@@ -100,7 +112,11 @@ class CachedForward:
 
 
 def _run_blocks(
-    lm: LanguageModel, batch: TokenBatch, own: Sequence[KVCache], prompts: Sequence[KVCache], layer: int | None
+    lm: LanguageModel,
+    batch: TokenBatch,
+    own: Sequence[KVCache],
+    prompts: Sequence[KVCache],
+    layer: int | None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The same through our blocks.
 
@@ -130,7 +146,9 @@ class _Attend:
     prompts: KVCache
     attention: CachedAttention | DecodeAttention | None
 
-    def __call__(self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
+    def __call__(
+        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float
+    ) -> torch.Tensor:
         self.own.write(keys, values, self.batch.write)
         if self.attention is None:
             return queries.flatten(1)

@@ -18,8 +18,8 @@ def read_chat(
 ) -> NDArray[np.float32]:
     """Hidden states at the last prompt token before each assistant message, from one pass where the template allows.
 
-    The conversation is rendered by the model's own chat template and tokenizer. It is cut at the left where it is
-    longer than the model's window.
+    The conversation is rendered by the model's own chat template and tokenizer. It is cut at the left where
+    it is longer than the model's window.
 
     Args:
         language_model: the model that reads.
@@ -31,7 +31,11 @@ def read_chat(
     """
     limit = int(getattr(language_model.model.config, "max_position_embeddings", 4096))
     prompts = [
-        list(language_model.tokenizer.apply_chat_template(messages[:i], add_generation_prompt=True, return_dict=False))
+        list(
+            language_model.tokenizer.apply_chat_template(
+                messages[:i], add_generation_prompt=True, return_dict=False
+            )
+        )
         for i, message in enumerate(messages)
         if message["role"] == "assistant"
     ]

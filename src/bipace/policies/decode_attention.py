@@ -1,7 +1,8 @@
 """Attention where every row has one query: one more token each, or the last of several.
 
-With so few queries the work is reading the keys, so it is two matrix products for each of prompt and row. Queries come
-as [b, key heads, groups, d]: query heads that share a key head become more queries of that head, so no key is copied.
+With so few queries the work is reading the keys, so it is two matrix products for each of prompt and row.
+Queries come as [b, key heads, groups, d]: query heads that share a key head become more queries of that head,
+so no key is copied.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ MOST = 0.75  # share of a cache from which on reading all of it is cheaper than 
 class DecodeAttention:
     """What is read where every row has one query.
 
-    The frame is what is multiplied with the cache: all rows in order (a gather costs more than a few idle rows), or the
-    b rows that ask. Seen by prompt, a frame has `copies` places for each of some prompts.
+    The frame is what is multiplied with the cache: all rows in order (a gather costs more than a few idle
+    rows), or the b rows that ask. Seen by prompt, a frame has `copies` places for each of some prompts.
 
     Attributes:
         rows: rows of the cache in the frame.

@@ -1,9 +1,10 @@
 """Every step's policy gradient as a short vector whose inner products are those of the gradients.
 
-The gradient that advantages A make is sum_i A_i g_i with g_i = grad log pi(response_i). Where each g_i is known, the
-gradient of any advantages, and its inner product with another, follows without another pass. A g_i has as many entries
-as the model has parameters, so a random sketch is kept; its inner products are unbiased. Two are offered: of all
-parameters (one backward pass a step), and of the output layer alone (forward passes only, for models of any size).
+The gradient that advantages A make is sum_i A_i g_i with g_i = grad log pi(response_i). Where each g_i is
+known, the gradient of any advantages, and its inner product with another, follows without another pass. A g_i
+has as many entries as the model has parameters, so a random sketch is kept; its inner products are unbiased.
+Two are offered: of all parameters (one backward pass a step), and of the output layer alone (forward passes
+only, for models of any size).
 """
 
 from __future__ import annotations
@@ -46,10 +47,14 @@ def layer_states(
     """
     found: dict[str, NDArray[np.float32]] = {}
     for layer in layers:
-        parts: list[NDArray[np.float32]] = [np.zeros((0, language_model.hidden_size), np.float32)] * len(tokens)
+        parts: list[NDArray[np.float32]] = [np.zeros((0, language_model.hidden_size), np.float32)] * len(
+            tokens
+        )
         with torch.no_grad():
             for chosen in micro_batches(tokens, spans, micro_tokens):
-                scores = score(language_model, [tokens[i] for i in chosen], [spans[i] for i in chosen], layer=layer)
+                scores = score(
+                    language_model, [tokens[i] for i in chosen], [spans[i] for i in chosen], layer=layer
+                )
                 if scores.features is None:
                     raise ValueError(f"layer: {layer} gave no features")
                 sizes = np.cumsum([len(spans[i]) for i in chosen])[:-1]
@@ -68,8 +73,8 @@ def gradient_sketches(
 ) -> NDArray[np.float32]:
     """[N, W] count sketches of grad log pi(response) over all parameters, with signs and bins fixed for all time.
 
-    Every parameter is added, with a random sign, to one of W bins; inner products have a relative error of about
-    1 / sqrt(W).
+    Every parameter is added, with a random sign, to one of W bins; inner products have a relative error of
+    about 1 / sqrt(W).
     """
     parameters = [p for p in language_model.model.parameters() if p.requires_grad]
     total = sum(p.numel() for p in parameters)
@@ -82,7 +87,9 @@ def gradient_sketches(
         for part in logprobs.split([end - start for start, end in of_sequence]):
             gradients = torch.autograd.grad(part.sum(), parameters, retain_graph=True)
             flat = torch.cat([g.reshape(-1) for g in gradients])
-            rows.append(torch.zeros(width, device=flat.device).index_add_(0, bins, flat * signs).cpu().numpy())
+            rows.append(
+                torch.zeros(width, device=flat.device).index_add_(0, bins, flat * signs).cpu().numpy()
+            )
     return np.stack(rows) if rows else np.zeros((0, width), np.float32)
 
 
@@ -96,36 +103,51 @@ def output_gradient_sketches(
 ) -> NDArray[np.float32]:
     """[N, W] sketches of the output layer's part of grad log pi(response), from forward passes alone.
 
-    At a response token y with final state h that part is (e_y - p) h' / temperature. Both factors are multiplied by
-    fixed random signs and brought to 64 numbers (a count sketch over the vocabulary; over the states too, where they
-    are longer), and the outer products of a response's tokens are summed: W <= 4096.
+    At a response token y with final state h that part is (e_y - p) h' / temperature. Both factors are
+    multiplied by fixed random signs and brought to 64 numbers (a count sketch over the vocabulary; over the
+    states too, where they are longer), and the outer products of a response's tokens are summed: W <= 4096.
     """
-    words = _signed_bins(int(language_model.model.get_output_embeddings().weight.shape[0]), language_model.device)
+    words = _signed_bins(
+        int(language_model.model.get_output_embeddings().weight.shape[0]), language_model.device
+    )
     units = (
-        _signed_bins(language_model.hidden_size, language_model.device) if language_model.hidden_size > _SIDE else None
+        _signed_bins(language_model.hidden_size, language_model.device)
+        if language_model.hidden_size > _SIDE
+        else None
     )
     rows: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(tokens)
     with torch.no_grad():
         for chosen in micro_batches(tokens, spans, micro_tokens):
             ends = [(r, a, b) for r, i in enumerate(chosen) for a, b in spans[i]]
             row = torch.tensor([r for r, a, b in ends for _ in range(a, b)], device=language_model.device)
-            position = torch.tensor([t for _, a, b in ends for t in range(a, b)], device=language_model.device)
+            position = torch.tensor(
+                [t for _, a, b in ends for t in range(a, b)], device=language_model.device
+            )
             said = torch.tensor([int(tokens[chosen[r]][t]) for r, a, b in ends for t in range(a, b)])
             final, _ = states_at(
-                language_model, [tokens[i] for i in chosen], [spans[i] for i in chosen], row, position - 1, None
+                language_model,
+                [tokens[i] for i in chosen],
+                [spans[i] for i in chosen],
+                row,
+                position - 1,
+                None,
             )
             surprise = -torch.softmax(language_model.logits(final) / temperature, dim=-1)
             surprise[torch.arange(len(said)), said.to(surprise.device)] += 1
             state = final.float() if units is None else final.float() @ units
             outer = torch.einsum("tv,td->tvd", surprise @ words / temperature, state).flatten(1)
-            step = torch.repeat_interleave(torch.arange(len(ends)), torch.tensor([b - a for _, a, b in ends])).to(
-                outer.device
-            )
+            step = torch.repeat_interleave(
+                torch.arange(len(ends)), torch.tensor([b - a for _, a, b in ends])
+            ).to(outer.device)
             summed = torch.zeros(len(ends), outer.shape[1], device=outer.device).index_add_(0, step, outer)
             sizes = np.cumsum([len(spans[i]) for i in chosen])[:-1]
             for i, part in zip(chosen, np.split(summed.cpu().numpy(), sizes), strict=True):
                 rows[i] = part
-    return np.concatenate(rows) if rows else np.zeros((0, _SIDE * min(language_model.hidden_size, _SIDE)), np.float32)
+    return (
+        np.concatenate(rows)
+        if rows
+        else np.zeros((0, _SIDE * min(language_model.hidden_size, _SIDE)), np.float32)
+    )
 
 
 def _signed_bins(n: int, device: torch.device) -> torch.Tensor:

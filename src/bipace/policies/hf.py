@@ -76,7 +76,9 @@ class Actor(LanguageModel):
     def add_lora(self, *, rank: int, alpha: float, targets: tuple[str, ...], seed: int) -> None:
         """Freeze the weights and train low-rank matrices beside them (bipace.policies.lora.add_adapter)."""
         if self.adapter is not None:
-            raise ValueError("the model has an adapter already; make it a whole model first: bipace models merge")
+            raise ValueError(
+                "the model has an adapter already; make it a whole model first: bipace models merge"
+            )
         self.adapter = lora.add_adapter(self.model, rank=rank, alpha=alpha, targets=targets, seed=seed)
         self.model.eval()
 
@@ -98,9 +100,12 @@ class Actor(LanguageModel):
     def checkpointing(self, enabled: bool) -> Iterator[None]:
         """Forwards inside keep each block's input alone and compute the rest again on the way back: memory for time.
 
-        Only the blocks themselves are put into training mode, so no dropout wakes up and the numbers stay the same.
+        Only the blocks themselves are put into training mode, so no dropout wakes up and the numbers stay the
+        same.
         """
-        blocks: list[Any] = [m for m in self.model.modules() if enabled and isinstance(m, GradientCheckpointingLayer)]
+        blocks: list[Any] = [
+            m for m in self.model.modules() if enabled and isinstance(m, GradientCheckpointingLayer)
+        ]
         for block in blocks:
             block.gradient_checkpointing, block.training = True, True
             block._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
@@ -147,7 +152,9 @@ class Actor(LanguageModel):
 def _require_files(folder: Path) -> None:
     """Raises FileNotFoundError where the configuration, the weights or the tokenizer is missing."""
     if not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"model folder {folder} has no config.json; it is not a Hugging Face model folder")
+        raise FileNotFoundError(
+            f"model folder {folder} has no config.json; it is not a Hugging Face model folder"
+        )
     if not any(path for pattern in WEIGHTS for path in folder.glob(pattern)):
         raise FileNotFoundError(f"model folder {folder} has no weights; model.safetensors is expected")
     for name in TOKENIZER:

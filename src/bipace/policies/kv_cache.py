@@ -1,8 +1,9 @@
 """The key-value cache of a decoding session.
 
-Every layer has two caches of shape [rows, key heads, slots, d]: one row per prompt, read by all rows that continue it,
-and one row per continuation. A token's slot is its position, counted in a continuation from the prompt's end, so there
-is no left padding and no hole. Whatever lies behind a row's length is never read before it is overwritten.
+Every layer has two caches of shape [rows, key heads, slots, d]: one row per prompt, read by all rows that
+continue it, and one row per continuation. A token's slot is its position, counted in a continuation from the
+prompt's end, so there is no left padding and no hole. Whatever lies behind a row's length is never read
+before it is overwritten.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class KVCache:
         old = self._states or (None, None)
         grown = tuple(_grown(cache, states, where) for cache, states in zip(old, (keys, values), strict=True))
         for cache, states in zip(grown, (keys, values), strict=True):
-            cache.flatten(0, 2).index_copy_(0, where.index(states.shape[1]), states.reshape(-1, states.shape[2]))
+            cache.flatten(0, 2).index_copy_(
+                0, where.index(states.shape[1]), states.reshape(-1, states.shape[2])
+            )
         self._states = grown[0], grown[1]
 
     def read(self, rows: Rows, end: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -26,7 +26,9 @@ class LanguageModel:
     def __init__(self, model: Any, tokenizer: Any) -> None:
         kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
         if kinds != {"full_attention"}:
-            raise ValueError(f"the model has layers of type {sorted(kinds)}; only full_attention can be decoded here")
+            raise ValueError(
+                f"the model has layers of type {sorted(kinds)}; only full_attention can be decoded here"
+            )
         self.model, self.tokenizer = model.eval(), tokenizer
 
     @property
@@ -69,8 +71,8 @@ class LanguageModel:
     def layer_index(self, layer: int | float) -> int:
         """Index into hidden_states[0..n_layers].
 
-        An int counts from the front, or from the back where negative (-1 is n_layers); a float strictly between 0
-        and 1 is a fraction f of the depth, round(f * n_layers). Raises ValueError on anything else.
+        An int counts from the front, or from the back where negative (-1 is n_layers); a float strictly
+        between 0 and 1 is a fraction f of the depth, round(f * n_layers). Raises ValueError on anything else.
         """
         n = self.n_layers
         if isinstance(layer, float) and 0 < layer < 1:

@@ -1,7 +1,8 @@
 """Low-rank adapters through peft: a few trainable matrices beside frozen weights.
 
-The adapter is put into the model in place, so decoding and scoring see the same model as ever. A saved adapter is a
-folder with peft's two files and the tokenizer; it names the folder of the model that it belongs to.
+The adapter is put into the model in place, so decoding and scoring see the same model as ever. A saved
+adapter is a folder with peft's two files and the tokenizer; it names the folder of the model that it belongs
+to.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ def _older_names() -> Iterator[None]:
 def add_adapter(model: Any, *, rank: int, alpha: float, targets: tuple[str, ...], seed: int) -> Any:
     """Put a new adapter into the model, in place; everything else of it is frozen.
 
-    W becomes W + (alpha / rank) B A with A [rank, in] drawn at random and B [out, rank] zero, so the model computes at
-    first exactly what it did before. The adapter is float32 whatever the model is. Source: LoRA, arXiv 2106.09685.
+    W becomes W + (alpha / rank) B A with A [rank, in] drawn at random and B [out, rank] zero, so the model
+    computes at first exactly what it did before. The adapter is float32 whatever the model is. Source: LoRA,
+    arXiv 2106.09685.
 
     Args:
         model: a causal language model.
@@ -66,7 +68,9 @@ def add_adapter(model: Any, *, rank: int, alpha: float, targets: tuple[str, ...]
         try:
             return peft.get_peft_model(model, config)
         except ValueError as error:
-            names = sorted({n.rsplit(".", 1)[-1] for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)})
+            names = sorted(
+                {n.rsplit(".", 1)[-1] for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
+            )
             raise ValueError(
                 f"actor.lora_targets: {list(targets)}: the model has no such layer; its linear layers are "
                 f"{', '.join(names)}"
@@ -85,7 +89,10 @@ def adapter_base(folder: Path) -> Path:
 
 
 def load_adapter(model: Any, folder: Path) -> Any:
-    """Put a saved adapter into its model, in place, ready to be trained on. Returns peft's model around it."""
+    """Put a saved adapter into its model, in place, ready to be trained on.
+
+    Returns peft's model around it.
+    """
     if not (folder / WEIGHTS).is_file():
         raise FileNotFoundError(f"adapter folder {folder} has no weights; {WEIGHTS} is expected")
     with _older_names():
@@ -93,15 +100,18 @@ def load_adapter(model: Any, folder: Path) -> Any:
 
 
 def merge_adapter(adapter: Any) -> Any:
-    """The model with its adapter added into the weights: W + (alpha / rank) B A. The adapter is gone after it."""
+    """The model with its adapter added into the weights: W + (alpha / rank) B A.
+
+    The adapter is gone after it.
+    """
     return adapter.merge_and_unload()
 
 
 def plain_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Names and values of the weights as a model without adapters has them; the model itself stays as it is.
 
-    Where there is an adapter the value is W + (alpha / rank) B A, in W's precision. A tied weight comes under each of
-    its names.
+    Where there is an adapter the value is W + (alpha / rank) B A, in W's precision. A tied weight comes under
+    each of its names.
     """
     for name, weight in model.named_parameters(remove_duplicate=False):
         owner, base, leaf = name.rpartition(".base_layer.")

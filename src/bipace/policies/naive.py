@@ -1,7 +1,7 @@
 """The readable reference of decoding: no cache, no batch, one plain forward of the whole context for every token.
 
-Slow, and the oracle that the fast session is held to: for the same seed both draw the same tokens, up to the rounding
-of a probability that stands exactly on a drawn number.
+Slow, and the oracle that the fast session is held to: for the same seed both draw the same tokens, up to the
+rounding of a probability that stands exactly on a drawn number.
 """
 
 from __future__ import annotations
@@ -64,7 +64,12 @@ class NaiveSession:
                 logprobs[row].append(float(logp[token]))
                 self.rows[row].append(token)
         return [
-            Response(np.array(tokens[row]), np.array(logprobs[row], np.float32), tokens[row][-1] in ends, states[row])
+            Response(
+                np.array(tokens[row]),
+                np.array(logprobs[row], np.float32),
+                tokens[row][-1] in ends,
+                states[row],
+            )
             for row in rows
         ]
 

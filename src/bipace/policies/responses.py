@@ -17,9 +17,10 @@ class Response:
 
     Attributes:
         tokens: sampled ids, the end token included when one was sampled.
-        logprobs: natural log-probability of each sampled token under the distribution it was drawn from; of greedy
-            decoding (temperature 0), under the model's at temperature 1.
-        state: [D] float32, hidden state at the last token before the response, or None where no layer was asked for.
+        logprobs: natural log-probability of each sampled token under the distribution it was drawn from; of
+            greedy decoding (temperature 0), under the model's at temperature 1.
+        state: [D] float32, hidden state at the last token before the response, or None where no layer was
+            asked for.
         finished: False when the token limit cut the response off.
     """
 
@@ -41,10 +42,14 @@ def require_prompts(prompts: Sequence[Sequence[int]], capacity: int) -> None:
     """Raises ValueError where a prompt is empty or longer than a row may be."""
     for number, prompt in enumerate(prompts):
         if not 1 <= len(prompt) <= capacity:
-            raise ValueError(f"prompt {number} has {len(prompt)} tokens; it must have 1 to {capacity} (the capacity)")
+            raise ValueError(
+                f"prompt {number} has {len(prompt)} tokens; it must have 1 to {capacity} (the capacity)"
+            )
 
 
-def require_room(lengths: NDArray[np.int64], rows: Sequence[int], extra: Sequence[int], capacity: int) -> None:
+def require_room(
+    lengths: NDArray[np.int64], rows: Sequence[int], extra: Sequence[int], capacity: int
+) -> None:
     """Raises ValueError where a row of `lengths` tokens cannot take `extra` more."""
     for row, more in zip(rows, extra, strict=True):
         if lengths[row] + more > capacity:

@@ -7,7 +7,9 @@ import torch
 __all__ = ["sample"]
 
 
-def sample(logits: torch.Tensor, temperature: float, generator: torch.Generator) -> tuple[list[int], list[float]]:
+def sample(
+    logits: torch.Tensor, temperature: float, generator: torch.Generator
+) -> tuple[list[int], list[float]]:
     """One token per row of logits [n, vocabulary] and the logarithm of the probability it had.
 
     Temperature 0 takes the likeliest token (the first of equals), with its log-probability at temperature 1.

@@ -34,8 +34,8 @@ class Scores:
 def buckets(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     """Pack sequences of similar length so that count times longest stays within max_tokens.
 
-    Sequences are taken from the longest to the shortest (ties by index). One longer than max_tokens gets a bucket of
-    its own. No sequences give no buckets. Raises ValueError where max_tokens is below 1.
+    Sequences are taken from the longest to the shortest (ties by index). One longer than max_tokens gets a
+    bucket of its own. No sequences give no buckets. Raises ValueError where max_tokens is below 1.
     """
     if max_tokens < 1:
         raise ValueError(f"max_tokens is {max_tokens}; it must be at least 1")
@@ -59,15 +59,15 @@ def score(
 ) -> Scores:
     """Score the response spans of token sequences in one forward.
 
-    Positions are natural, padding is never seen, and a prompt that several sequences begin with is computed once.
-    Logits are computed at response positions only. Works with and without gradients.
+    Positions are natural, padding is never seen, and a prompt that several sequences begin with is computed
+    once. Logits are computed at response positions only. Works with and without gradients.
 
     Args:
         language_model: the model.
         sequences: token ids, one array per trajectory.
         spans: per sequence the responses as half-open (start, end) with 1 <= start < end <= length.
-        layer: index into hidden_states[0..n_layers] for the features (see LanguageModel.layer_index), or None for none.
-            Index n_layers is the state after the final norm.
+        layer: index into hidden_states[0..n_layers] for the features (see LanguageModel.layer_index), or None
+            for none. Index n_layers is the state after the final norm.
         temperature: divides the logits.
         with_entropy: also compute the entropy.
 
@@ -95,7 +95,9 @@ def _responses(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Sequence, position and id of every response token; and which of them is the first of each span."""
     if len(sequences) != len(spans):
-        raise ValueError(f"{len(sequences)} sequences and {len(spans)} lists of spans; one list per sequence is needed")
+        raise ValueError(
+            f"{len(sequences)} sequences and {len(spans)} lists of spans; one list per sequence is needed"
+        )
     flat = [(i, start, end) for i, of_sequence in enumerate(spans) for start, end in of_sequence]
     if not flat:
         raise ValueError("there is no span to score")

@@ -1,9 +1,10 @@
 """Hidden states of whole sequences where they are asked for, at no more than they need.
 
-A loss reads the model at response tokens, a fifth of what it sees. Every other token is needed for its keys and values
-alone, so in the last block it needs no query, no output projection and no feed-forward: for the small actor's two
-blocks that is a third of the work. A prompt that several sequences begin with is computed once (`packing.py`), and
-padding exists in attention alone. The numbers are those of a plain forward up to the order of sums.
+A loss reads the model at response tokens, a fifth of what it sees. Every other token is needed for its keys
+and values alone, so in the last block it needs no query, no output projection and no feed-forward: for the
+small actor's two blocks that is a third of the work. A prompt that several sequences begin with is computed
+once (`packing.py`), and padding exists in attention alone. The numbers are those of a plain forward up to the
+order of sums.
 """
 
 from __future__ import annotations
@@ -75,7 +76,11 @@ def states_at(
 
 
 def plain_states(
-    body: Any, sequences: Sequence[NDArray[np.int64]], rows: torch.Tensor, positions: torch.Tensor, layer: int | None
+    body: Any,
+    sequences: Sequence[NDArray[np.int64]],
+    rows: torch.Tensor,
+    positions: torch.Tensor,
+    layer: int | None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The same for any architecture: a plain padded forward, of which the asked positions are kept."""
     ids = np.zeros((len(sequences), max(len(tokens) for tokens in sequences)), dtype=np.int64)
@@ -145,10 +150,17 @@ def _attend_everywhere(
 
 
 def _attend_at(
-    packed: Packed, asked: _Asked, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
+    packed: Packed,
+    asked: _Asked,
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    scale: float,
 ) -> torch.Tensor:
     """Attention of the asked tokens alone, [n, heads * size]."""
-    cells = queries.new_zeros((len(packed.tails) * asked.width, *queries.shape[1:])).index_copy(0, asked.cells, queries)
+    cells = queries.new_zeros((len(packed.tails) * asked.width, *queries.shape[1:])).index_copy(
+        0, asked.cells, queries
+    )
     table = cells.view(len(packed.tails), asked.width, *queries.shape[1:]).transpose(1, 2)
     bias = _additive(asked.mask, queries.dtype)
     found = _biased(table, _table(keys, packed.shared), _table(values, packed.shared), bias, scale)
@@ -160,7 +172,8 @@ def _causal_pieces(
 ) -> torch.Tensor:
     """`_biased` of tails, where a long one is cut: no piece of queries reads the keys behind its last query.
 
-    A bias is no help to the kernel, which computes what it masks: in one piece nearly half of the products are wasted.
+    A bias is no help to the kernel, which computes what it masks: in one piece nearly half of the products
+    are wasted.
     """
     width = queries.shape[2]
     if width <= LONG_TAIL:
@@ -187,5 +200,7 @@ def _biased(
     rows, heads, width, size = queries.shape
     groups = heads // keys.shape[1]
     table = queries.reshape(rows, keys.shape[1], groups * width, size)
-    found = scaled_dot_product_attention(table, keys, values, attn_mask=bias.repeat(1, groups, 1)[:, None], scale=scale)
+    found = scaled_dot_product_attention(
+        table, keys, values, attn_mask=bias.repeat(1, groups, 1)[:, None], scale=scale
+    )
     return found.reshape(rows, heads, width, size)

@@ -20,8 +20,9 @@ __all__ = ["DecodeSession"]
 class DecodeSession:
     """Rows that grow together: generate a response, append the environment's reply, and so on.
 
-    Tokens that no forward has seen yet (a response's last token, an environment's reply) wait per row and ride in the
-    first forward of the next `generate`. The readable reference is `bipace.policies.naive.NaiveSession`.
+    Tokens that no forward has seen yet (a response's last token, an environment's reply) wait per row and
+    ride in the first forward of the next `generate`. The readable reference is
+    `bipace.policies.naive.NaiveSession`.
 
     Args:
         language_model: the model and its end tokens.
@@ -55,9 +56,14 @@ class DecodeSession:
         return self._forward.held + np.array([len(tokens) for tokens in self._waiting], dtype=np.int64)
 
     def extend(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
-        """Append context tokens to the given rows. Raises ValueError where a row would exceed the capacity."""
+        """Append context tokens to the given rows.
+
+        Raises ValueError where a row would exceed the capacity.
+        """
         if len(rows) != len(tokens):
-            raise ValueError(f"extend got {len(rows)} rows and {len(tokens)} token lists; one list per row is needed")
+            raise ValueError(
+                f"extend got {len(rows)} rows and {len(tokens)} token lists; one list per row is needed"
+            )
         require_room(self.lengths, rows, [len(chunk) for chunk in tokens], self.capacity)
         for row, chunk in zip(rows, tokens, strict=True):
             self._waiting[row].extend(map(int, chunk))
@@ -96,7 +102,9 @@ class DecodeSession:
             active = [answer for answer in active if answer.tokens[-1] not in ends]
         return [answer.response(ends) for answer in answers]
 
-    def _advance(self, rows: Sequence[int], layer: int | None) -> tuple[torch.Tensor, NDArray[np.float32] | None]:
+    def _advance(
+        self, rows: Sequence[int], layer: int | None
+    ) -> tuple[torch.Tensor, NDArray[np.float32] | None]:
         """Run what waits in these rows: logits [rows, vocabulary] after each, and a layer's states [rows, D]."""
         final, state = self._forward.append(rows, [self._waiting[row] for row in rows], layer)
         for row in rows:

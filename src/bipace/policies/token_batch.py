@@ -38,7 +38,8 @@ class TokenBatch:
         last: [b] the last token of each row, in the order in which the rows were given.
         write: where keys and values are written.
         attention: what all tokens read.
-        last_attention: what the tokens `last` read, which may be cheaper; None where nothing is asked of them.
+        last_attention: what the tokens `last` read, which may be cheaper; None where nothing is asked of
+            them.
     """
 
     ids: torch.Tensor
@@ -74,7 +75,9 @@ def prefill_batch(
     """The next chunk of some prompts; `lengths` then counts it."""
     counts, held = _counts(chunks), lengths.prompts[prompts]
     lengths.prompt_slots = _slots(lengths.prompt_slots, held + counts)
-    order, attention = prefill_attention(Chunks(prompts, counts, held, prompts, np.zeros_like(counts)), device)
+    order, attention = prefill_attention(
+        Chunks(prompts, counts, held, prompts, np.zeros_like(counts)), device
+    )
     flat = _Flat(prompts, held, np.zeros_like(held), chunks, order)
     lengths.prompts[prompts] += counts
     write = flat.write(len(lengths.prompts), lengths.prompt_slots, device)
@@ -138,7 +141,9 @@ class _Flat:
     def write(self, rows: int, slots: int, device: torch.device) -> CacheWrite:
         """Into a cache of so many rows and slots."""
         row = self.rows[self.order].repeat(_counts(self.chunks)[self.order])
-        return CacheWrite(rows, slots, torch.from_numpy(row).to(device), torch.from_numpy(self._slots()).to(device))
+        return CacheWrite(
+            rows, slots, torch.from_numpy(row).to(device), torch.from_numpy(self._slots()).to(device)
+        )
 
     def _slots(self) -> NDArray[np.int64]:
         """[T] slot of each token."""

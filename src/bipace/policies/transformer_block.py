@@ -1,7 +1,7 @@
 """A Llama or Qwen2 block on a flat list of tokens, at all of them or only where its output is asked for.
 
-A token that only serves others as a key needs, in the last block, no query, no output projection and no feed-forward.
-transformers' own forward computes them for every cell of a padded table.
+A token that only serves others as a key needs, in the last block, no query, no output projection and no
+feed-forward. transformers' own forward computes them for every cell of a padded table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def has_plain_blocks(body: Any) -> bool:
     return isinstance(body, (LlamaModel, Qwen2Model)) and body.config._attn_implementation == "sdpa"
 
 
-def rotary_embedding(body: Any, hidden: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def rotary_embedding(
+    body: Any, hidden: torch.Tensor, positions: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Cosine and sine [T, d] of the rotary position embedding at positions [T]; `hidden` shows the type."""
     cos, sin = body.rotary_emb(hidden, positions[None])
     return cos[0], sin[0]

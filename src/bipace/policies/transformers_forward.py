@@ -1,7 +1,7 @@
 """The key-value cache behind transformers' own forward, for a model whose blocks are not ours to compute.
 
-transformers is given one sequence of all tokens; its cache layers keep nothing, and its attention is ours, which writes
-into the cache and reads from it.
+transformers is given one sequence of all tokens; its cache layers keep nothing, and its attention is ours,
+which writes into the cache and reads from it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class _Layer(CacheLayerMixin):
         return 0
 
 
-def run_transformers(body: Any, batch: TokenBatch, own: Sequence[KVCache], prompts: Sequence[KVCache]) -> torch.Tensor:
+def run_transformers(
+    body: Any, batch: TokenBatch, own: Sequence[KVCache], prompts: Sequence[KVCache]
+) -> torch.Tensor:
     """States [T, D] after the final norm, for all tokens of the batch."""
     # transformers 5 renamed the argument within its major version.
     cache = "cache" if "cache" in inspect.signature(body.forward).parameters else "past_key_values"

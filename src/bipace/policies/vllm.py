@@ -1,8 +1,8 @@
 """Rollouts by vLLM for an actor on a GPU: its weights in a second engine, tokens in and tokens out.
 
 vLLM samples and does nothing else. Its tokens are trained exactly as they were sampled; features and old
-log-probabilities come from the actor's own forward over them (`features.source=shared`), because vLLM gives no hidden
-states and rounds otherwise. Written against vLLM 0.32.
+log-probabilities come from the actor's own forward over them (`features.source=shared`), because vLLM gives
+no hidden states and rounds otherwise. Written against vLLM 0.32.
 """
 
 from __future__ import annotations
@@ -72,11 +72,16 @@ class VllmDecoder:
         if layer is not None:
             raise ValueError("rollout.engine: vllm gives no hidden states; set features.source=shared")
         require_prompts(prompts, capacity)
-        return VllmSession(self, [list(map(int, prompt)) for prompt in prompts for _ in range(copies)], capacity)
+        return VllmSession(
+            self, [list(map(int, prompt)) for prompt in prompts for _ in range(copies)], capacity
+        )
 
 
 class VllmSession:
-    """Rows that grow together. vLLM's prefix cache keeps what it computed of a row, and of a prompt that rows share."""
+    """Rows that grow together.
+
+    vLLM's prefix cache keeps what it computed of a row, and of a prompt that rows share.
+    """
 
     def __init__(self, decoder: VllmDecoder, rows: list[list[int]], capacity: int) -> None:
         self.decoder, self.rows, self.capacity = decoder, rows, capacity
@@ -87,7 +92,10 @@ class VllmSession:
         return np.array([len(tokens) for tokens in self.rows], dtype=np.int64)
 
     def extend(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
-        """Append context tokens to the given rows. Raises ValueError where a row would exceed the capacity."""
+        """Append context tokens to the given rows.
+
+        Raises ValueError where a row would exceed the capacity.
+        """
         require_room(self.lengths, rows, [len(chunk) for chunk in tokens], self.capacity)
         for row, chunk in zip(rows, tokens, strict=True):
             self.rows[row] += map(int, chunk)
@@ -116,7 +124,9 @@ class VllmSession:
         asked = [make(seed=seed) for seed in seeds]
         prompts = [{"prompt_token_ids": self.rows[row]} for row in rows]
         responses: list[Response] = []
-        for row, answer in zip(rows, self.decoder.engine.generate(prompts, asked, use_tqdm=False), strict=True):
+        for row, answer in zip(
+            rows, self.decoder.engine.generate(prompts, asked, use_tqdm=False), strict=True
+        ):
             found = answer.outputs[0]
             tokens = list(found.token_ids)
             logprobs = [at[token].logprob for token, at in zip(tokens, found.logprobs, strict=True)]

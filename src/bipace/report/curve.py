@@ -11,7 +11,7 @@ from bipace.rollout.panel import success_interval
 
 __all__ = ["draw_curve", "read_metrics"]
 
-_RENAMED = {"perf/bipace_share": "perf/credit_share"}
+_RENAMED: dict[str, str] = {"perf/bipace_share": "perf/credit_share"}
 """Metrics that logs of earlier releases hold under another name."""
 
 
@@ -26,7 +26,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
         try:
-            read = json.loads(line)
+            read: dict[str, Any] = json.loads(line)
         except json.JSONDecodeError:
             break
         lines.append({_RENAMED.get(name, name): value for name, value in read.items()})
@@ -62,11 +62,20 @@ def draw_curve(metrics: Sequence[dict[str, Any]], panel: str, n: int, title: str
         below = [max(v - low, 0.0) for v, (low, _) in zip(y, intervals, strict=True)]
         above = [max(high - v, 0.0) for v, (_, high) in zip(y, intervals, strict=True)]
         axes.errorbar(
-            x, y, yerr=[below, above], color="#c2410c", marker="o", markersize=4, capsize=2, label=f"{panel} (95 %)"
+            x,
+            y,
+            yerr=[below, above],
+            color="#c2410c",
+            marker="o",
+            markersize=4,
+            capsize=2,
+            label=f"{panel} (95 %)",
         )
     scores = [(m["iteration"], m[f"val/{panel}/reward_mean"]) for m in metrics if key in m]
     if [score for _, score in scores] != [success for _, success in validation]:
-        axes.plot(*zip(*scores, strict=True), color="#3f6212", marker="s", markersize=3, label=f"{panel}, score")
+        axes.plot(
+            *zip(*scores, strict=True), color="#3f6212", marker="s", markersize=3, label=f"{panel}, score"
+        )
     axes.set(xlabel="iteration", ylabel="success rate", ylim=(0, 1), title=title)
     axes.grid(alpha=0.25)
     axes.legend(loc="lower right", frameon=False)

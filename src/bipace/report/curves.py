@@ -37,12 +37,12 @@ def curve(runs: Sequence[RunRecord], metric: str, band: bool = False) -> dict[st
     Args:
         runs: the seeds of one method.
         metric: see `series`.
-        band: the band is a 95 % bootstrap interval of the mean over seeds, and every seed's values are kept; else it is
-            the least and the greatest seed. One seed has no band.
+        band: the band is a 95 % bootstrap interval of the mean over seeds, and every seed's values are kept;
+            else it is the least and the greatest seed. One seed has no band.
 
     Returns:
-        iterations, mean, low and high (absent for one seed), and with band `seeds` (seed -> values); None where
-        nothing was logged. Long curves are thinned to 400 points, evenly.
+        iterations, mean, low and high (absent for one seed), and with band `seeds` (seed -> values); None
+        where nothing was logged. Long curves are thinned to 400 points, evenly.
     """
     found = [(run.seed, series(run, metric)) for run in runs]
     found = [(seed, pair) for seed, pair in found if pair[0]]

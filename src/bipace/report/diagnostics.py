@@ -1,4 +1,7 @@
-"""Which logged metrics the report draws over time, in which words and units. docs/metrics.md explains each."""
+"""Which logged metrics the report draws over time, in which words and units.
+
+docs/metrics.md explains each.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A few saved episodes: a solved and a failed one of the last iteration. Their text is untrusted and stays text."""
+"""A few saved episodes: a solved and a failed one of the last iteration.
+
+Their text is untrusted and stays text.
+"""
 
 from __future__ import annotations
 

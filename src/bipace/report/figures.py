@@ -11,7 +11,16 @@ from bipace.page.palette import LIGHT
 __all__ = ["draw_figures"]
 
 Style = tuple[str, Any]
-_DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1)), (0, (1, 3)), (0, (9, 2)), (0, (4, 1, 1, 1)))
+_DASHES = (
+    "-",
+    (0, (5, 2)),
+    (0, (1, 1.5)),
+    (0, (6, 2, 1, 2)),
+    (0, (3, 1)),
+    (0, (1, 3)),
+    (0, (9, 2)),
+    (0, (4, 1, 1, 1)),
+)
 _NAME = 28
 _SHOWN = (
     "cluster/singleton_rate", "cluster/lone_step_share", "cluster/cluster_size_mean", "cluster/comparable_pairs",
@@ -121,7 +130,9 @@ def _line(axis: Any, curve: Mapping[str, Sequence[float]], method: str, style: S
         linewidth=1.6,
     )
     if "low" in curve:
-        axis.fill_between(curve["iterations"], curve["low"], curve["high"], color=colour, alpha=0.15, linewidth=0)
+        axis.fill_between(
+            curve["iterations"], curve["low"], curve["high"], color=colour, alpha=0.15, linewidth=0
+        )
 
 
 def _name(name: str) -> str:

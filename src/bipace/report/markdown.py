@@ -29,9 +29,16 @@ def report_markdown(found: Mapping[str, Any], pictures: Sequence[str] = ()) -> s
     for name, environment in found["environments"].items():
         parts += [f"## {_text(name)}", *_environment(found, environment)]
     if len(found["environments"]) > 1:
-        rows = [(m, e["val_at_max"], e.get("improvement")) for m, e in found["overall"].items() if "val_at_max" in e]
+        rows = [
+            (m, e["val_at_max"], e.get("improvement"))
+            for m, e in found["overall"].items()
+            if "val_at_max" in e
+        ]
         head = ["method", "runs", "val@max, interquartile mean", f"P(better than {found['baseline']})"]
-        parts += ["## All environments", _table(head, [(m, a["n"], _iqm(a), _interval(p)) for m, a, p in rows])]
+        parts += [
+            "## All environments",
+            _table(head, [(m, a["n"], _iqm(a), _interval(p)) for m, a, p in rows]),
+        ]
     parts += [f"![{picture.removesuffix('.png')}]({picture})" for picture in pictures]
     parts += ["## Settings that differ", _config(found["config"])]
     return "\n\n".join(parts) + "\n"
@@ -65,7 +72,11 @@ def _environment(found: Mapping[str, Any], environment: Mapping[str, Any]) -> li
     parts += _paper(environment["paper"])
     kinds = ("rollout", "old_logprob", "features", "credit", "update", "iteration")
     seconds = [
-        (m, *(_number(cost.get(k)) for k in kinds), f"{cost['credit_share']:.2%}" if "credit_share" in cost else "-")
+        (
+            m,
+            *(_number(cost.get(k)) for k in kinds),
+            f"{cost['credit_share']:.2%}" if "credit_share" in cost else "-",
+        )
         for m, cost in environment["cost"].items()
     ]
     head = ["method", "rollout", "old log-prob", "features", "credit", "update", "iteration", "credit share"]
@@ -85,7 +96,11 @@ def _paper(paper: Mapping[str, Any]) -> list[str]:
         if not rows:
             continue
         published = [
-            (f"published: {name}; 4 x H100, not comparable", "-", *(_number(row.get(metric)) for metric in columns))
+            (
+                f"published: {name}; 4 x H100, not comparable",
+                "-",
+                *(_number(row.get(metric)) for metric in columns),
+            )
             for name, row in PUBLISHED.items()
             if any(metric in row for metric in columns)
         ]
@@ -109,7 +124,9 @@ def _table(head: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
 
 def _text(value: Any) -> str:
     """Text that Markdown and HTML leave alone."""
-    text = "-" if value is None else str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = (
+        "-" if value is None else str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    )
     return re.sub(r"\s+", " ", re.sub(r"([\\`|\[\]*_#!$])", r"\\\1", text))
 
 
@@ -147,7 +164,9 @@ def _step(step: Mapping[str, Any]) -> str:
     reached = f" ({step['seeds_reaching']}/{step['seeds']})"
     if step["iteration"] is None:
         return "never" + reached
-    return str(step["iteration"]) + ("" if step["speed_up"] is None else f", {step['speed_up']:.2f}x") + reached
+    return (
+        str(step["iteration"]) + ("" if step["speed_up"] is None else f", {step['speed_up']:.2f}x") + reached
+    )
 
 
 def _number(value: float | None) -> str:

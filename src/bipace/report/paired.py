@@ -1,7 +1,7 @@
 """How fast a method learns: the mean of its validations, and the difference from the baseline seed by seed.
 
-Runs of one seed draw the same tasks and start from the same validation, so their difference is less noisy than that of
-two means. A mean over the curve is less noisy than its last point, and rewards rising early.
+Runs of one seed draw the same tasks and start from the same validation, so their difference is less noisy
+than that of two means. A mean over the curve is less noisy than its last point, and rewards rising early.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def whole_curves(
         confidence: of the interval.
 
     Returns:
-        Per method `mean`, `std` (sample deviation over seeds) and `difference`: `mean`, `interval`, and in `ahead` of
-        `n` pairs the method is higher. A pair is two runs of one seed that validated at the same iterations. None for
-        the baseline and where there is no pair; one pair has no interval.
+        Per method `mean`, `std` (sample deviation over seeds) and `difference`: `mean`, `interval`, and in
+        `ahead` of `n` pairs the method is higher. A pair is two runs of one seed that validated at the same
+        iterations. None for the baseline and where there is no pair; one pair has no interval.
     """
     levels = {method: _levels(runs) for method, runs in methods.items()}
     theirs = levels.get(baseline, {})
@@ -41,7 +41,11 @@ def whole_curves(
         if not own:
             continue
         mean, std = mean_std([level for _, level in own.values()])
-        pairs = [own[seed][1] - theirs[seed][1] for seed in own if seed in theirs and own[seed][0] == theirs[seed][0]]
+        pairs = [
+            own[seed][1] - theirs[seed][1]
+            for seed in own
+            if seed in theirs and own[seed][0] == theirs[seed][0]
+        ]
         found[method] = {"mean": mean, "std": std, "difference": None}
         if pairs and method != baseline:
             found[method]["difference"] = {

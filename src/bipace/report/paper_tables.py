@@ -1,7 +1,8 @@
 """The diagnostic tables of the BiPACE paper, from our own records: clusters and branches at chosen iterations.
 
-Every figure is a mean over the seeds that logged it at that very iteration. The paper's own figures stand beside ours
-in a column of their own where there are any; they come from a 7B model on four GPUs and are not comparable.
+Every figure is a mean over the seeds that logged it at that very iteration. The paper's own figures stand
+beside ours in a column of their own where there are any; they come from a 7B model on four GPUs and are not
+comparable.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def chosen_iterations(runs: Sequence[RunRecord], asked: Sequence[int] = ()) -> l
     last = max((run.iterations for run in runs), default=0)
     for iteration in asked:
         if not 1 <= iteration <= last:
-            raise ValueError(f"report: --at {iteration}: expected an iteration from 1 to {last}, the last logged one")
+            raise ValueError(
+                f"report: --at {iteration}: expected an iteration from 1 to {last}, the last logged one"
+            )
     shared = min((run.iterations for run in runs), default=0)
     return sorted(set(asked)) or sorted({i for i in (1, 10, shared) if 1 <= i <= shared})
 

@@ -72,8 +72,8 @@ class StudyRecord:
 def read_runs(paths: Sequence[Path]) -> StudyRecord:
     """Read run folders, study folders, and folders that hold run folders at any depth.
 
-    Runs of a study bear the study's names. Loose runs are named by their estimator; those of one estimator that differ
-    in more than the seed also by the settings that differ.
+    Runs of a study bear the study's names. Loose runs are named by their estimator; those of one estimator
+    that differ in more than the seed also by the settings that differ.
 
     Raises:
         ValueError: a path that is no folder or holds no run; two runs of one environment, method and seed.
@@ -135,7 +135,11 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _loose(path: Path) -> list[RunRecord]:
     if not path.is_dir():
         raise ValueError(f"report: no folder {path}; name run folders or a study folder")
-    folders = [path] if (path / "metrics.jsonl").is_file() else sorted(p.parent for p in path.rglob("metrics.jsonl"))
+    folders = (
+        [path]
+        if (path / "metrics.jsonl").is_file()
+        else sorted(p.parent for p in path.rglob("metrics.jsonl"))
+    )
     found = [record for folder in folders if (record := _record(folder)) is not None]
     if not found:
         raise ValueError(f"report: {path} holds no run (a folder with metrics.jsonl and config.json)")
@@ -144,7 +148,11 @@ def _loose(path: Path) -> list[RunRecord]:
 
 def _record(folder: Path) -> RunRecord | None:
     saved = folder / "config.json"
-    if not saved.is_file() or not (folder / "metrics.jsonl").is_file() or not (metrics := read_metrics(folder)):
+    if (
+        not saved.is_file()
+        or not (folder / "metrics.jsonl").is_file()
+        or not (metrics := read_metrics(folder))
+    ):
         return None
     config = flatten(json.loads(saved.read_text(encoding="utf-8")))
     panels = [k.split("/")[1] for line in metrics for k in line if re.fullmatch("val/[^/]+/success", k)]
@@ -177,7 +185,11 @@ def _name_apart(runs: Iterable[RunRecord]) -> list[RunRecord]:
     runs = list(runs)
     named: list[RunRecord] = []
     for run in runs:
-        same = {str(r.folder): r.config for r in runs if (r.environment, r.method) == (run.environment, run.method)}
+        same = {
+            str(r.folder): r.config
+            for r in runs
+            if (r.environment, r.method) == (run.environment, run.method)
+        }
         ignored = ("run.seed", "run.iterations", "actor.threads")
         keys = [key for key in config_differences(same) if key not in ignored]
         settings = ", ".join(f"{key}={_short(run.config.get(key), key, same)}" for key in keys)

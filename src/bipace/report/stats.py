@@ -1,8 +1,8 @@
 """Statistics of a few runs a method, as pure functions of arrays.
 
-Few seeds make a mean jumpy and a standard deviation a guess; beside both stand the interquartile mean, its stratified
-bootstrap interval and the probability of improvement (Agarwal et al. 2021, "Deep reinforcement learning at the edge of
-the statistical precipice", arXiv 2108.13264).
+Few seeds make a mean jumpy and a standard deviation a guess; beside both stand the interquartile mean, its
+stratified bootstrap interval and the probability of improvement (Agarwal et al. 2021, "Deep reinforcement
+learning at the edge of the statistical precipice", arXiv 2108.13264).
 """
 
 from __future__ import annotations
@@ -51,7 +51,12 @@ def resampled(values: Floats, resamples: int, generator: np.random.Generator) ->
 
 
 def stratified_interval(
-    strata: Sequence[Floats], statistic: Statistic, *, resamples: int = 2000, confidence: float = 0.95, seed: int = 0
+    strata: Sequence[Floats],
+    statistic: Statistic,
+    *,
+    resamples: int = 2000,
+    confidence: float = 0.95,
+    seed: int = 0,
 ) -> tuple[float, float] | None:
     """Percentile bootstrap interval of a statistic; runs are redrawn inside their stratum (environment).
 
@@ -68,7 +73,9 @@ def stratified_interval(
     if max(len(s) for s in strata) < 2:
         return None
     generator = np.random.default_rng(seed)
-    drawn = np.concatenate([resampled(np.asarray(s, np.float64), resamples, generator) for s in strata], axis=1)
+    drawn = np.concatenate(
+        [resampled(np.asarray(s, np.float64), resamples, generator) for s in strata], axis=1
+    )
     return _percentiles(statistic(drawn), confidence)
 
 
@@ -87,7 +94,9 @@ def improvement_interval(
     if max(min(len(x), len(y)) for x, y in strata) < 2:
         return None
     generator = np.random.default_rng(seed)
-    drawn = [_above(resampled(x, resamples, generator), resampled(y, resamples, generator)) for x, y in strata]
+    drawn = [
+        _above(resampled(x, resamples, generator), resampled(y, resamples, generator)) for x, y in strata
+    ]
     return _percentiles(np.mean(drawn, axis=0), confidence)
 
 

@@ -1,6 +1,7 @@
 """A report as JSON-able values: what the page shows and `--json` prints.
 
-All statistics of a method are over its seeds, environment by environment; across environments they are stratified.
+All statistics of a method are over its seeds, environment by environment; across environments they are
+stratified.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def summarize_study(
     Args:
         study: the runs.
         baseline: the method others are compared with; default the study's, else gigpo, else the first.
-        thresholds: success rates to reach; default the study's, else multiples of 5 % between where the methods start
-            and the best mean any of them reaches.
+        thresholds: success rates to reach; default the study's, else multiples of 5 % between where the
+            methods start and the best mean any of them reaches.
         at: iterations of the cluster and branch tables; default the first, the tenth and the last.
 
     Raises:
@@ -58,7 +59,9 @@ def summarize_study(
         chosen = "gigpo" if "gigpo" in methods else methods[0]
     if chosen not in methods:
         raise ValueError(f"report: --baseline {chosen!r} is no method of these runs: {', '.join(methods)}")
-    environments = {e: _methods(study, e, methods) for e in dict.fromkeys(run.environment for run in study.runs)}
+    environments = {
+        e: _methods(study, e, methods) for e in dict.fromkeys(run.environment for run in study.runs)
+    }
     return {
         "bipace": __version__,
         "name": study.name,
@@ -108,7 +111,9 @@ def _success(run: RunRecord) -> str:
 def _notes(study: StudyRecord, environments: Mapping[str, Methods]) -> list[str]:
     notes: list[str] = []
     if study.missing:
-        notes.append(f"{len(study.missing)} planned runs have not logged anything: {', '.join(study.missing)}.")
+        notes.append(
+            f"{len(study.missing)} planned runs have not logged anything: {', '.join(study.missing)}."
+        )
     short = [r.name for r in study.runs if r.iterations < int(r.config.get("run.iterations") or 0)]
     if short:
         notes.append(f"{len(short)} runs are not finished: {', '.join(short)}.")
@@ -121,7 +126,9 @@ def _notes(study: StudyRecord, environments: Mapping[str, Methods]) -> list[str]
         if len({r.panels[:1] for runs in methods.values() for r in runs}) > 1:
             notes.append(f"{environment}: the runs validate on different panels and cannot be compared.")
         if len({r.iterations for runs in methods.values() for r in runs}) > 1:
-            notes.append(f"{environment}: the runs differ in length; best and last values are each run's own.")
+            notes.append(
+                f"{environment}: the runs differ in length; best and last values are each run's own."
+            )
     return notes
 
 
@@ -129,10 +136,14 @@ def _degenerate(runs: Sequence[RunRecord]) -> list[str]:
     """One note a method whose feature clusters, at the last iteration of some seed, compare hardly anything or all."""
     said: dict[str, str] = {}
     for run in runs:
-        shape = {k.removeprefix("cluster/"): v for k, v in run.metrics[-1].items() if k.startswith("cluster/")}
+        shape = {
+            k.removeprefix("cluster/"): v for k, v in run.metrics[-1].items() if k.startswith("cluster/")
+        }
         logged = {"lone_step_share", "singleton_rate", "largest_share"} <= shape.keys()
         if logged and "credit.eps" in run.config and (why := degenerate_clusters(shape)):
-            said.setdefault(f"{run.environment}/{run.method}", f"{run.name}, iteration {run.iterations}: {why}.")
+            said.setdefault(
+                f"{run.environment}/{run.method}", f"{run.name}, iteration {run.iterations}: {why}."
+            )
     return list(said.values())
 
 
@@ -181,7 +192,9 @@ def _improvement(strata: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, A
     return {"value": improvement(strata), "interval": interval}
 
 
-def _environment(methods: Methods, baseline: str, thresholds: Sequence[float], at: Sequence[int]) -> dict[str, Any]:
+def _environment(
+    methods: Methods, baseline: str, thresholds: Sequence[float], at: Sequence[int]
+) -> dict[str, Any]:
     records = [run for runs in methods.values() for run in runs]
     panels = list(dict.fromkeys(panel for run in records for panel in run.panels))
     tasks = {panel: next((r.tasks[panel] for r in records if panel in r.tasks), None) for panel in panels}
@@ -195,7 +208,9 @@ def _environment(methods: Methods, baseline: str, thresholds: Sequence[float], a
         "panels": [{"name": panel, "tasks": tasks[panel]} for panel in panels],
         "methods": {m: _method(runs) for m, runs in methods.items()},
         "curves": curves,
-        "training": {m: c for m, runs in methods.items() if (c := curve(runs, "episode/success_rate", band=True))},
+        "training": {
+            m: c for m, runs in methods.items() if (c := curve(runs, "episode/success_rate", band=True))
+        },
         "diagnostics": {
             d.key: found
             for d in DIAGNOSTICS
@@ -298,7 +313,9 @@ def _config(runs: Sequence[RunRecord]) -> dict[str, Any]:
         {
             key
             for name in shown
-            for key in config_differences({r.name: r.config for r in runs if f"{r.environment}/{r.method}" == name})
+            for key in config_differences(
+                {r.name: r.config for r in runs if f"{r.environment}/{r.method}" == name}
+            )
             if key != "run.seed"
         }
     )

@@ -20,7 +20,10 @@ def print_report(found: Mapping[str, Any], console: Console) -> None:
         for method, entry in environment["methods"].items():
             if "val_at_max" not in entry:
                 continue
-            peak, better = entry["val_at_max"], environment["improvement"].get(method, {}).get(found["baseline"])
+            peak, better = (
+                entry["val_at_max"],
+                environment["improvement"].get(method, {}).get(found["baseline"]),
+            )
             table.add_row(
                 escape(place),
                 escape(method),

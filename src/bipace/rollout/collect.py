@@ -1,7 +1,8 @@
 """Collect rollouts: all episodes in lock step, one batched model call a step.
 
-The KV cache of a `transcript` lives through the whole episode and a prompt group's first prompt is computed once. A
-failing environment costs its own episode, which is marked and kept out of every baseline and of the loss.
+The KV cache of a `transcript` lives through the whole episode and a prompt group's first prompt is computed
+once. A failing environment costs its own episode, which is marked and kept out of every baseline and of the
+loss.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Session(Protocol):
         """Tokens held per row."""
         ...
 
-    def generate(self, rows: Sequence[int], *, max_new_tokens: int, temperature: float, generator: Any) -> list[Any]:
+    def generate(
+        self, rows: Sequence[int], *, max_new_tokens: int, temperature: float, generator: Any
+    ) -> list[Any]:
         """One response for each of the rows."""
         ...
 
@@ -63,8 +66,8 @@ class Start:
         environment: in that state; it is copied, never stepped.
         turn: what it said last.
         steps: the steps that led here; empty at the beginning.
-        tokens: what the model has read and written, up to the next response (transcript style); empty: the task's
-            prompt is made afresh.
+        tokens: what the model has read and written, up to the next response (transcript style); empty: the
+            task's prompt is made afresh.
     """
 
     task: str
@@ -88,8 +91,8 @@ class Collector:
         history_length: past (observation, action) pairs shown in `window` style.
         max_steps: horizon, in model calls.
         max_new_tokens: response limit, in tokens.
-        max_tokens: context limit (prompt, replies and responses together), in tokens. An episode that would pass it
-            is truncated and counted as overlong.
+        max_tokens: context limit (prompt, replies and responses together), in tokens. An episode that would
+            pass it is truncated and counted as overlong.
         parallel: episodes decoded side by side; bounds the memory of the KV cache.
         layer: index of the hidden state kept at the last prompt token of each step, or None for none.
     """
@@ -172,7 +175,9 @@ class Collector:
         """
         taken = {len(start.steps) for start in starts}
         if len(taken) > 1:
-            raise ValueError(f"starts: {sorted(taken)} steps into their episodes; play states of one age at a time")
+            raise ValueError(
+                f"starts: {sorted(taken)} steps into their episodes; play states of one age at a time"
+            )
         chat = Chat(actor.tokenizer)
         found: list[Trajectory] = []
         step = max(1, self.parallel // copies)
@@ -183,7 +188,9 @@ class Collector:
             found += [episode.record for episode in episodes]
         return found
 
-    def _play(self, actor: Decoder, episodes: list[Episode], copies: int, temperature: float, generator: Any) -> None:
+    def _play(
+        self, actor: Decoder, episodes: list[Episode], copies: int, temperature: float, generator: Any
+    ) -> None:
         play = self._play_transcript if self.style == "transcript" else self._play_window
         play(actor, episodes, copies, temperature, generator)
         for episode in episodes:
@@ -205,7 +212,9 @@ class Collector:
             responses = session.generate(
                 rows, max_new_tokens=self.max_new_tokens, temperature=temperature, generator=generator
             )
-            replies = {row: _take(episodes[row], response) for row, response in zip(rows, responses, strict=True)}
+            replies = {
+                row: _take(episodes[row], response) for row, response in zip(rows, responses, strict=True)
+            }
             going = [row for row in rows if episodes[row].running]
             session.extend(going, [replies[row] for row in going])
 
@@ -218,7 +227,10 @@ class Collector:
                 [prompt for _, prompt in prompts], copies=1, capacity=self.max_tokens, layer=self.layer
             )
             responses = session.generate(
-                range(len(prompts)), max_new_tokens=self.max_new_tokens, temperature=temperature, generator=generator
+                range(len(prompts)),
+                max_new_tokens=self.max_new_tokens,
+                temperature=temperature,
+                generator=generator,
             )
             for (episode, _), response in zip(prompts, responses, strict=True):
                 _take(episode, response)

@@ -7,8 +7,9 @@ Whatever samples drives it: the lock-step collector, an engine's asynchronous lo
         episode.advance(sample(prompt), finished=True)
     trajectory = episode.close()
 
-An environment is not trusted. One that cannot be made or reset, that raises, exits, answers with what is no `Turn` or
-pays what is no number costs its own episode: `record.error` says why, and the episode takes no more tokens.
+An environment is not trusted. One that cannot be made or reset, that raises, exits, answers with what is no
+`Turn` or pays what is no number costs its own episode: `record.error` says why, and the episode takes no more
+tokens.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Rules:
         history_length: past (observation, action) pairs shown in `window` style.
         max_steps: horizon, in model calls.
         max_new_tokens: response limit, in tokens.
-        max_tokens: context limit (prompt, replies and responses together), in tokens. An episode that would pass it
-            is truncated and counted as overlong.
+        max_tokens: context limit (prompt, replies and responses together), in tokens. An episode that would
+            pass it is truncated and counted as overlong.
         stated: the task as `window` style states it, from the environment's first observation.
     """
 
@@ -129,7 +130,8 @@ class Episode(Play):
         rules: how the episode is told, and its limits.
         chat: the model's chat template and tokenizer.
         task_text: the environment's first observation, which states the task.
-        tokens: what the model has read and written: all of it in transcript style, this step's in window style.
+        tokens: what the model has read and written: all of it in transcript style, this step's in window
+            style.
         spans: (start, end) of what it wrote in `tokens`.
     """
 
@@ -179,7 +181,12 @@ class Episode(Play):
             self.record.truncated = self.record.overlong = True
 
     def advance(
-        self, tokens: Sequence[int], *, finished: bool, logprobs: Any = None, state: NDArray[Any] | None = None
+        self,
+        tokens: Sequence[int],
+        *,
+        finished: bool,
+        logprobs: Any = None,
+        state: NDArray[Any] | None = None,
     ) -> list[int]:
         """Take one response: send its action to the environment, read the answer.
 
@@ -190,7 +197,8 @@ class Episode(Play):
             state: hidden state at the last token before the response, or None.
 
         Returns:
-            What the model reads next, behind its response (transcript style); empty where the episode is over.
+            What the model reads next, behind its response (transcript style); empty where the episode is
+            over.
         """
         if not len(tokens):
             self.fail(RuntimeError("the model gave no tokens"))

@@ -47,14 +47,16 @@ def choose_panels(
     """The names given, and the suite's own where none is given.
 
     The suite's first split is for training. A training split has the panels that the suite declares for it
-    (`Offers.panels`). Otherwise panels are the splits whose name ends in "panel": the one named after the training
-    split (else the first) validates, the next two are held out.
+    (`Offers.panels`). Otherwise panels are the splits whose name ends in "panel": the one named after the
+    training split (else the first) validates, the next two are held out.
 
     Raises:
         ValueError: the suite lacks a name, has only a part of it, or has no panel to default to.
     """
     if not (isinstance(suite.splits, Mapping) and suite.splits):
-        raise ValueError(f"env.suite: {suite.name} has no splits; a suite needs a mapping of split names to task ids")
+        raise ValueError(
+            f"env.suite: {suite.name} has no splits; a suite needs a mapping of split names to task ids"
+        )
     names = list(suite.splits)
     split = split or names[0]
     panel_tasks(suite, split)
@@ -62,7 +64,9 @@ def choose_panels(
     if panel is None and not panels:
         raise ValueError(f"env.panel: {suite.name} has no panel; name one of its splits: {', '.join(names)}")
     panel = panel or panels[0]
-    chosen = Panels(split, panel, tuple([p for p in panels if p != panel][:2] if held_out is None else held_out))
+    chosen = Panels(
+        split, panel, tuple([p for p in panels if p != panel][:2] if held_out is None else held_out)
+    )
     for name in (split, chosen.panel, *chosen.held_out):
         if not len(panel_tasks(suite, name)):
             raise ValueError(f"env: {suite.name}: the split or panel {name!r} holds no tasks; name another")
@@ -102,7 +106,10 @@ class PanelResult:
 
     @property
     def score(self) -> float:
-        """Mean sum of rewards per task: the success where rewards are 0 and 1. Aborted episodes count what they had."""
+        """Mean sum of rewards per task: the success where rewards are 0 and 1.
+
+        Aborted episodes count what they had.
+        """
         return sum(t.reward for t in self.trajectories) / max(len(self.trajectories), 1)
 
     def summary(self) -> dict[str, Any]:
@@ -127,7 +134,10 @@ class PanelResult:
         found: dict[str, dict[str, float]] = {}
         for index, name in sorted(enumerate(names), key=lambda pair: str(pair[1])):
             members = [t for t, f in zip(self.trajectories, families, strict=True) if f == index]
-            found[str(name)] = {"success": sum(t.won for t in members) / len(members), "n": float(len(members))}
+            found[str(name)] = {
+                "success": sum(t.won for t in members) / len(members),
+                "n": float(len(members)),
+            }
         return found
 
     def by_task(self) -> list[dict[str, Any]]:
@@ -163,7 +173,9 @@ def evaluate(
     progress: Callable[[int], None] = lambda _episodes: None,
 ) -> PanelResult:
     """Play each task once. The same actor, tasks and random stream give the same result."""
-    found = collector.collect(actor, tasks, 1, temperature=temperature, generator=generator, progress=progress)
+    found = collector.collect(
+        actor, tasks, 1, temperature=temperature, generator=generator, progress=progress
+    )
     return PanelResult(collector.suite, found)
 
 
@@ -191,7 +203,11 @@ def shipped_name(suite: str, tasks: Sequence[str]) -> str | None:
     """Name and version of the shipped list that these tasks are ("textcraft/train-panel v1"), or None."""
     found = task_digest(tasks)
     return next(
-        (f"{suite}/{name} v{entry['version']}" for name, entry in _shipped(suite).items() if entry["sha256"] == found),
+        (
+            f"{suite}/{name} v{entry['version']}"
+            for name, entry in _shipped(suite).items()
+            if entry["sha256"] == found
+        ),
         None,
     )
 

@@ -1,9 +1,9 @@
 """From what the environment says to prompt tokens, and from a response to an action.
 
-Two styles. `transcript`: one growing chat; each reply of the environment is appended to the tokens as they were
-sampled, so nothing is ever re-encoded and a KV cache survives the whole episode. `window`: one user message rebuilt
-at each step from the task, the last `history_length` (observation, action) pairs, the current observation and the
-admissible actions (verl-agent's form).
+Two styles. `transcript`: one growing chat; each reply of the environment is appended to the tokens as they
+were sampled, so nothing is ever re-encoded and a KV cache survives the whole episode. `window`: one user
+message rebuilt at each step from the task, the last `history_length` (observation, action) pairs, the current
+observation and the admissible actions (verl-agent's form).
 """
 
 from __future__ import annotations
@@ -54,16 +54,19 @@ class Parsed:
 def parse_response(text: str, tagged: bool, *, lowercase: bool = False, strict: bool = False) -> Parsed:
     """The action a response asks for, and whether the response has the required form.
 
-    Tagged: the text inside the first `<action>...</action>`; without a complete pair the whole response is sent to
-    the environment as it is, with ok=False (it is counted, and costs the invalid-action penalty). Plain: the whole
-    response, stripped; ok unless it is empty.
+    Tagged: the text inside the first `<action>...</action>`; without a complete pair the whole response is
+        sent to
+    the environment as it is, with ok=False (it is counted, and costs the invalid-action penalty). Plain: the
+    whole response, stripped; ok unless it is empty.
 
     Args:
         text: the decoded response.
         tagged: see above.
-        lowercase: lower-case the action, so that the environment never sees how it was written (verl-agent's).
-        strict: ok needs a complete `<think>...</think>` and no Chinese character as well (verl-agent's). The action
-            is the same; only whether the response pays the penalty changes. Plain responses are not affected.
+        lowercase: lower-case the action, so that the environment never sees how it was written
+            (verl-agent's).
+        strict: ok needs a complete `<think>...</think>` and no Chinese character as well (verl-agent's). The
+            action is the same; only whether the response pays the penalty changes. Plain responses are not
+            affected.
     """
     if tagged:
         match = _ACTION.search(text)
@@ -105,7 +108,9 @@ def window_message(
             f"observations and the actions you took:\n{shown}"
         )
     if steps_taken or task.strip() != turn.observation.strip():
-        parts.append(f"You are now at step {steps_taken + 1} and your current observation is:\n{turn.observation}")
+        parts.append(
+            f"You are now at step {steps_taken + 1} and your current observation is:\n{turn.observation}"
+        )
     if turn.admissible:
         parts.append("Your admissible actions of the current situation are:\n" + "\n".join(turn.admissible))
     parts.append(
@@ -119,8 +124,8 @@ def window_message(
 class Chat:
     """Chat template -> tokens, with text from environments unable to forge the template's special tokens.
 
-    `reply` raises ValueError for a template that does not keep earlier turns as they were: a transcript cannot grow
-    under it.
+    `reply` raises ValueError for a template that does not keep earlier turns as they were: a transcript
+    cannot grow under it.
     """
 
     def __init__(self, tokenizer: ChatTokenizer) -> None:
@@ -151,8 +156,8 @@ class Chat:
 
         Args:
             observation: what the environment said.
-            finished: True when the response ended with its end token; otherwise the end token is added here, as
-                context that was never sampled and is never trained on.
+            finished: True when the response ended with its end token; otherwise the end token is added here,
+                as context that was never sampled and is never trained on.
         """
         close, before, after = self._reply_parts
         return [*(() if finished else close), *before, *self._encode(self.neutral(observation)), *after]

@@ -25,8 +25,9 @@ class Step:
         valid: False when the environment could not apply the action.
         finished: False when the response hit its token limit.
         reward: the environment's reward for the action, in its own unit.
-        executed: the command that the environment executed, in canonical form (`bipace.envs.base.executed_command`);
-            None where it refused the action, and in records made before this was kept.
+        executed: the command that the environment executed, in canonical form
+            (`bipace.envs.base.executed_command`); None where it refused the action, and in records made
+            before this was kept.
     """
 
     observation: str
@@ -46,9 +47,10 @@ class TokenSequence:
 
     Attributes:
         tokens: [L] int64.
-        spans: (start, end) of each response, in step order; the prompt of a step is everything before its start.
-        logprobs: log-probability of each response token under the policy that sampled it, in order; None for tokens
-            that no policy sampled (demonstrations).
+        spans: (start, end) of each response, in step order; the prompt of a step is everything before its
+            start.
+        logprobs: log-probability of each response token under the policy that sampled it, in order; None for
+            tokens that no policy sampled (demonstrations).
         states: [spans, D] hidden state at the last token before each response, or None where none was kept.
     """
 
@@ -62,7 +64,8 @@ class TokenSequence:
 class Trajectory:
     """One episode of one task, as far as it went.
 
-    Over all `sequences`, spans and steps are in the same order: one sequence for a transcript, one a step for a window.
+    Over all `sequences`, spans and steps are in the same order: one sequence for a transcript, one a step for
+    a window.
 
     Attributes:
         task: the task id: the prompt group.

@@ -15,9 +15,9 @@ _DRAWS, _PASSES = 0, 3  # streams of (seed, iteration, stream); 1 and 2 are the 
 def choose_tasks(n: int, count: int, *, seed: int, iteration: int, order: Order) -> list[int]:
     """Indices of the tasks of one iteration, no task twice. The same arguments give the same tasks on any machine.
 
-    "draws": `count` of the n without replacement, each iteration for itself. "passes": the split is shuffled and cut
-    into n // count iterations, then shuffled anew; the n % count tasks left over at the end of a pass are not played
-    in it, so that no iteration holds one task as two prompt groups.
+    "draws": `count` of the n without replacement, each iteration for itself. "passes": the split is shuffled
+    and cut into n // count iterations, then shuffled anew; the n % count tasks left over at the end of a pass
+    are not played in it, so that no iteration holds one task as two prompt groups.
 
     Args:
         n: tasks in the split.

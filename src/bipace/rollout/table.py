@@ -28,23 +28,26 @@ def to_rows(
     """Build the table: one row a step, trajectories in order, aborted ones dropped.
 
     The prompt group is the task id. The action key `executed` is the command that the environment executed;
-    `action_tag` and `first_word` read the action that was sent to it (for a tagged response the text inside the tag);
-    `first_n` and `tag_verb` read the response.
+    `action_tag` and `first_word` read the action that was sent to it (for a tagged response the text inside
+    the tag); `first_n` and `tag_verb` read the response.
 
     Args:
         trajectories: the rollouts.
         features: [N, D], one vector a step in trajectory order, or None.
         action_key: a key of `bipace.core.actions.ACTION_KEYS`.
-        refused_actions: under `executed`, whether refused actions are told apart by their text ("many") or are all
-            one action ("one").
+        refused_actions: under `executed`, whether refused actions are told apart by their text ("many") or
+            are all one action ("one").
         reward_scale: reward unit of the estimator per unit of the environment.
-        success_only: a solved trajectory's last step has reward 1, every other step 0, whatever the environment paid.
+        success_only: a solved trajectory's last step has reward 1, every other step 0, whatever the
+            environment paid.
         invalid_action_penalty: cost of a response without the required form, on its own row.
 
     Returns:
         The table with the way back to raw rows (N = all steps of all trajectories).
     """
-    flat = [(i, t, step) for i, trajectory in enumerate(trajectories) for t, step in enumerate(trajectory.steps)]
+    flat = [
+        (i, t, step) for i, trajectory in enumerate(trajectories) for t, step in enumerate(trajectory.steps)
+    ]
     last = [t == len(trajectories[i].steps) - 1 for i, t, _ in flat]
     paid = [reward for trajectory in trajectories for reward in step_rewards(trajectory, success_only)]
     return build_batch(
@@ -54,7 +57,9 @@ def to_rows(
         reward=[reward_scale * reward for reward in paid],
         observation=[step.observation for _, _, step in flat],
         action=_keys(trajectories, action_key, refused_actions),
-        terminated=[final and trajectories[i].terminated for (i, _, _), final in zip(flat, last, strict=True)],
+        terminated=[
+            final and trajectories[i].terminated for (i, _, _), final in zip(flat, last, strict=True)
+        ],
         truncated=[final and trajectories[i].truncated for (i, _, _), final in zip(flat, last, strict=True)],
         features=features,
         penalty=[invalid_action_penalty * (not step.parsed) for _, _, step in flat],
@@ -84,7 +89,9 @@ def _keys(trajectories: Sequence[Trajectory], action_key: str, refused: RefusedA
     return keys
 
 
-def step_key(action_key: str, step: Step, tokens: Sequence[int] = (), refused: RefusedActions = "many") -> object:
+def step_key(
+    action_key: str, step: Step, tokens: Sequence[int] = (), refused: RefusedActions = "many"
+) -> object:
     """The action key of one recorded step; see `to_rows`. The tokens are read by `first_n` alone."""
     if action_key == "executed":
         return executed_key(step.action, step.executed, step.valid, refused)

@@ -1,8 +1,8 @@
 """When do two states behave alike, exactly and by degrees.
 
-Three answers of growing softness, all exact for small tabular processes: bisimulation classes (a partition), the
-pi-bisimulation metric (a pseudometric that bounds differences of V), and MICo (an upper bound of both that can be
-learned from samples, at the price that a state may be at a positive distance from itself).
+Three answers of growing softness, all exact for small tabular processes: bisimulation classes (a partition),
+the pi-bisimulation metric (a pseudometric that bounds differences of V), and MICo (an upper bound of both
+that can be learned from samples, at the price that a state may be at a positive distance from itself).
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ __all__ = ["bisimulation_classes", "chain_classes", "chord", "mico", "pi_bisimul
 def bisimulation_classes(mdp: TextMDP, tolerance: float = 1e-9) -> Ints:
     """[S] labels of the coarsest bisimulation: equal rewards and equal odds of every class, action by action.
 
-    Partition refinement from one block until nothing splits (Givan, Dean, Greig 2003). A state that stays where it
-    is for nothing is a peer of the terminal states.
+    Partition refinement from one block until nothing splits (Givan, Dean, Greig 2003). A state that stays
+    where it is for nothing is a peer of the terminal states.
 
     Args:
         mdp: the process.
         tolerance: numbers this near count as equal.
 
     Returns:
-        Labels numbered by first appearance. Q^pi and V^pi agree inside a class for every pi constant on classes.
+        Labels numbered by first appearance. Q^pi and V^pi agree inside a class for every pi constant on
+        classes.
     """
     return _refine(mdp.reward, mdp.transition, tolerance)
 
@@ -59,7 +60,9 @@ def pi_bisimulation(transition: Floats, reward: Floats, gamma: float, tolerance:
     """
     _require_contraction(gamma)
     if not tolerance > 0:
-        raise ValueError(f"tolerance: {tolerance}, expected > 0: the iteration only approaches its fixed point")
+        raise ValueError(
+            f"tolerance: {tolerance}, expected > 0: the iteration only approaches its fixed point"
+        )
     gap: Floats = np.abs(reward[:, None] - reward[None, :])
     pairs = np.argwhere(np.triu(np.ones_like(gap), 1)).tolist()
     distance: Floats = np.zeros_like(gap)
@@ -103,7 +106,8 @@ def _refine(reward: Floats, transition: Floats, tolerance: float) -> Ints:
         refined = np.empty_like(labels)
         first: list[int] = []
         for state in range(len(labels)):
-            # Only within a block: differences that each pass the tolerance may add up, and a split must not heal.
+            # Only within a block: differences that each pass the tolerance may add up, and a split must not
+            # heal.
             known = (
                 k
                 for k, other in enumerate(first)

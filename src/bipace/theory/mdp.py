@@ -1,8 +1,8 @@
 """Tabular decision processes whose states speak: exact values for every policy, to hold estimators against.
 
-A `TextMDP` is a finite MDP in which a state shows one of its texts. Several texts for one state are paraphrases (an
-exact text match splits the state); one text for several states is aliasing (it merges them). All values are exact:
-linear solves for the discounted process, backward induction for a horizon.
+A `TextMDP` is a finite MDP in which a state shows one of its texts. Several texts for one state are
+paraphrases (an exact text match splits the state); one text for several states is aliasing (it merges them).
+All values are exact: linear solves for the discounted process, backward induction for a horizon.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class TextMDP:
         transition: [S, A, S] probability of the next state.
         reward: [S, A] reward of acting; deterministic, in the environment's unit.
         start: [S] probability of the first state.
-        terminal: [S] bool; entering such a state ends the episode. Its transition and reward rows are replaced by
-            staying there for nothing, so that every solve may treat it as an ordinary state of value 0.
+        terminal: [S] bool; entering such a state ends the episode. Its transition and reward rows are
+            replaced by staying there for nothing, so that every solve may treat it as an ordinary state of
+            value 0.
         texts: per state, the texts it may show, at least one.
         actions: names of the A actions.
         gamma: discount in [0, 1].
@@ -65,10 +66,17 @@ class TextMDP:
         for name, rows in (("transition", transition), ("start", start)):
             _require_distributions(name, rows)
         if len(self.texts) != states or not all(self.texts):
-            raise ValueError(f"texts: {len(self.texts)} entries for {states} states; give each at least one text")
+            raise ValueError(
+                f"texts: {len(self.texts)} entries for {states} states; give each at least one text"
+            )
         if not 0.0 <= self.gamma <= 1.0:
             raise ValueError(f"gamma: {self.gamma}, expected a discount in [0, 1]")
-        for name, value in (("transition", transition), ("reward", reward), ("start", start), ("terminal", terminal)):
+        for name, value in (
+            ("transition", transition),
+            ("reward", reward),
+            ("start", start),
+            ("terminal", terminal),
+        ):
             value.setflags(write=False)
             object.__setattr__(self, name, value)
 
@@ -130,7 +138,10 @@ def action_values(mdp: TextMDP, values: Floats) -> Floats:
 
 
 def advantage(mdp: TextMDP, policy: Floats) -> Floats:
-    """A = Q - V over an unbounded horizon; [S, A]. Under the policy's own actions it averages to 0 in every state."""
+    """A = Q - V over an unbounded horizon; [S, A].
+
+    Under the policy's own actions it averages to 0 in every state.
+    """
     values = state_values(mdp, policy)
     return action_values(mdp, values) - values[:, None]
 
@@ -182,7 +193,9 @@ def _shaped(name: str, value: Any, shape: tuple[int, ...]) -> Floats:
 def _require_distributions(name: str, rows: Floats) -> None:
     wrong = (rows < 0).any(axis=-1) | (np.abs(rows.sum(axis=-1) - 1) > _ROUNDING)
     if wrong.any():
-        raise ValueError(f"{name}: row {_first(np.atleast_1d(wrong))} is no distribution: >= 0 and summing to 1")
+        raise ValueError(
+            f"{name}: row {_first(np.atleast_1d(wrong))} is no distribution: >= 0 and summing to 1"
+        )
 
 
 def _first(mask: NDArray[np.bool_]) -> tuple[int, ...]:

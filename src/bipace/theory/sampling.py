@@ -22,7 +22,8 @@ class Rollouts:
     """Sampled steps and what is true of them.
 
     Attributes:
-        batch: the table; `action` is the action's index, `observation` labels the texts shown (`batch.texts`).
+        batch: the table; `action` is the action's index, `observation` labels the texts shown
+            (`batch.texts`).
         state: [N] the state behind each observation.
         value: [N] exact V of the state with the steps that remained.
         action_value: [N] exact Q of the state and the action with the steps that remained.
@@ -61,7 +62,8 @@ def sample(
         embedding: features of the steps, or None for a table without.
 
     Raises:
-        ValueError: groups, group_size or horizon below 1; a policy that is none; no start outside terminal states.
+        ValueError: groups, group_size or horizon below 1; a policy that is none; no start outside terminal
+            states.
     """
     for name, count in (("groups", groups), ("group_size", group_size), ("horizon", horizon)):
         if count < 1:
@@ -118,8 +120,9 @@ def noisy_embedding(
 ) -> Embedding:
     """Random unit vectors of the states, moved by the surface form and by noise, as a learned encoder's would be.
 
-    f = u_state + paraphrase * v_text + noise * g / sqrt(dim), with unit u and v fixed by `seed` and g standard
-    normal per step. The v of the k-th text is shared by all states: the direction of a way of speaking.
+    f = u_state + paraphrase * v_text + noise * g / sqrt(dim), with unit u and v fixed by `seed` and g
+    standard normal per step. The v of the k-th text is shared by all states: the direction of a way of
+    speaking.
 
     Args:
         n_states: S.
@@ -139,7 +142,9 @@ def noisy_embedding(
     return embed
 
 
-def _walk(mdp: TextMDP, policy: Floats, state: Ints, horizon: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
+def _walk(
+    mdp: TextMDP, policy: Floats, state: Ints, horizon: int, rng: np.random.Generator
+) -> tuple[Ints, Ints, Ints]:
     """All trajectories in lock-step: [N, 3] (state, action, next state), trajectory [N], t [N]."""
     alive = np.arange(len(state))
     moves: list[Ints] = []

@@ -22,7 +22,20 @@ __all__ = ["WORLDS", "aliased", "corridor", "grid", "paraphrased", "random_mdp",
 
 _COMMANDS = ("go north", "go south", "go west", "go east", "take lamp")
 _MOVES = ((0, -1), (0, 1), (-1, 0), (1, 0))
-_ROOMS = ("attic", "bath", "cellar", "den", "entry", "forge", "gallery", "hall", "icehouse", "jetty", "kitchen", "loft")
+_ROOMS = (
+    "attic",
+    "bath",
+    "cellar",
+    "den",
+    "entry",
+    "forge",
+    "gallery",
+    "hall",
+    "icehouse",
+    "jetty",
+    "kitchen",
+    "loft",
+)
 _PHRASINGS = (
     "You are in the {room}.",
     "This is the {room}; dust lies on the floor.",
@@ -35,7 +48,8 @@ _SUCCESS = 10.0  # the reward of success in the method's own experiments
 def grid(width: int = 3, height: int = 3, slip: float = 0.0, gamma: float = 0.95) -> TextMDP:
     """Rooms on a grid, each with a text of its own; taking the lamp in the far corner earns 10 and ends it.
 
-    Walls stop a move. Taking where no lamp lies does nothing. Starts are uniform over the rooms without the lamp.
+    Walls stop a move. Taking where no lamp lies does nothing. Starts are uniform over the rooms without the
+    lamp.
 
     Args:
         width: rooms from west to east.
@@ -46,7 +60,9 @@ def grid(width: int = 3, height: int = 3, slip: float = 0.0, gamma: float = 0.95
     Raises:
         ValueError: fewer than two rooms; slip outside [0, 1].
     """
-    return _rooms(width, height, slip, gamma, tuple((_PHRASINGS[0].format(room=r),) for r in _names(width * height)))
+    return _rooms(
+        width, height, slip, gamma, tuple((_PHRASINGS[0].format(room=r),) for r in _names(width * height))
+    )
 
 
 def corridor(length: int = 5, slip: float = 0.0, gamma: float = 0.95) -> TextMDP:
@@ -54,7 +70,9 @@ def corridor(length: int = 5, slip: float = 0.0, gamma: float = 0.95) -> TextMDP
     return grid(length, 1, slip, gamma)
 
 
-def paraphrased(width: int = 3, height: int = 3, forms: int = 4, slip: float = 0.0, gamma: float = 0.95) -> TextMDP:
+def paraphrased(
+    width: int = 3, height: int = 3, forms: int = 4, slip: float = 0.0, gamma: float = 0.95
+) -> TextMDP:
     """The grid, each room speaking in one of `forms` phrasings drawn at every visit.
 
     Raises:
@@ -66,7 +84,9 @@ def paraphrased(width: int = 3, height: int = 3, forms: int = 4, slip: float = 0
     return _rooms(width, height, slip, gamma, tuple(texts))
 
 
-def aliased(width: int = 3, height: int = 3, looks: int = 3, slip: float = 0.0, gamma: float = 0.95) -> TextMDP:
+def aliased(
+    width: int = 3, height: int = 3, looks: int = 3, slip: float = 0.0, gamma: float = 0.95
+) -> TextMDP:
     """The grid in which rooms share `looks` texts: room k looks like room k mod looks.
 
     Raises:
@@ -80,7 +100,13 @@ def aliased(width: int = 3, height: int = 3, looks: int = 3, slip: float = 0.0, 
 
 
 def random_mdp(
-    states: int = 6, actions: int = 3, seed: int = 0, *, branching: int = 3, ending: float = 0.1, gamma: float = 0.95
+    states: int = 6,
+    actions: int = 3,
+    seed: int = 0,
+    *,
+    branching: int = 3,
+    ending: float = 0.1,
+    gamma: float = 0.95,
 ) -> TextMDP:
     """Random dynamics (Garnet): each state-action leads to `branching` states with random odds.
 
@@ -184,7 +210,10 @@ def _moves(width: int, height: int) -> Floats:
 
 def _names(count: int) -> list[str]:
     """Distinct room names, plain ones first."""
-    return [_ROOMS[k] if k < len(_ROOMS) else f"{_ROOMS[k % len(_ROOMS)]} {k // len(_ROOMS)}" for k in range(count)]
+    return [
+        _ROOMS[k] if k < len(_ROOMS) else f"{_ROOMS[k % len(_ROOMS)]} {k // len(_ROOMS)}"
+        for k in range(count)
+    ]
 
 
 def _require_probability(name: str, value: float) -> None:

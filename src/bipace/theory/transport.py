@@ -14,8 +14,8 @@ _MASS = 1e-13  # less probability than this counts as none
 def wasserstein(p: Floats, q: Floats, cost: Floats) -> float:
     """W1 = min over couplings of E cost(x, y), x ~ p, y ~ q.
 
-    Successive shortest paths on the transport graph: every augmentation ships mass along the cheapest path that may
-    also undo earlier shipments, so the flow is optimal for what it has shipped at all times.
+    Successive shortest paths on the transport graph: every augmentation ships mass along the cheapest path
+    that may also undo earlier shipments, so the flow is optimal for what it has shipped at all times.
 
     Args:
         p: [S] probabilities.
@@ -43,12 +43,17 @@ def wasserstein(p: Floats, q: Floats, cost: Floats) -> float:
 
 
 def _cheapest_path(price: Floats, flow: Floats, supplied: Bools, wanted: Bools) -> list[tuple[int, int]]:
-    """Arcs (row, column) from a supplied row to a wanted column: shipped, undone, shipped, ... (Bellman-Ford)."""
+    """Arcs (row, column) from a supplied row to a wanted column: shipped, undone, shipped, ...
+
+    (Bellman-Ford).
+    """
     from_row = np.where(supplied, 0.0, np.inf)
     to_column = np.full(price.shape[1], np.inf)
     row_parent = np.full(price.shape[0], -1)
     column_parent = np.full(price.shape[1], -1)
-    slack = 1e-12 * (1.0 + float(np.abs(price).max(initial=0.0)))  # rounding must not look like a cheaper cycle
+    slack = 1e-12 * (
+        1.0 + float(np.abs(price).max(initial=0.0))
+    )  # rounding must not look like a cheaper cycle
     while True:
         ship = from_row[:, None] + price
         better = ship.min(axis=0) < to_column - slack

@@ -16,7 +16,15 @@ from bipace.rollout.prompts import Chat
 from bipace.train.config import Config, ConfigError
 from bipace.train.places import SHIPPED, actor_folder
 
-__all__ = ["SHIPPED", "actor_folder", "load_actor", "make_collector", "make_decoder", "open_actor", "reference_actor"]
+__all__ = [
+    "SHIPPED",
+    "actor_folder",
+    "load_actor",
+    "make_collector",
+    "make_decoder",
+    "open_actor",
+    "reference_actor",
+]
 
 
 def load_actor(config: Config, checkpoint: Path | None = None) -> Actor:
@@ -41,7 +49,10 @@ def load_actor(config: Config, checkpoint: Path | None = None) -> Actor:
     actor = open_actor(folder, device=settings.device, dtype=getattr(torch, settings.dtype))
     if settings.lora_rank and actor.adapter is None:
         actor.add_lora(
-            rank=settings.lora_rank, alpha=settings.lora_alpha, targets=settings.lora_targets, seed=config.run.seed
+            rank=settings.lora_rank,
+            alpha=settings.lora_alpha,
+            targets=settings.lora_targets,
+            seed=config.run.seed,
         )
     return actor
 
@@ -80,7 +91,9 @@ def _check_device(device: str) -> None:
     except RuntimeError as error:
         raise ConfigError(f"actor.device: {device!r}, expected cpu or cuda") from error
     if kind.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"actor.device: {device!r}, but torch finds no CUDA device here; use actor.device=cpu")
+        raise ConfigError(
+            f"actor.device: {device!r}, but torch finds no CUDA device here; use actor.device=cpu"
+        )
     if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"actor.device: {device!r}, but there are {torch.cuda.device_count()} CUDA devices")
     if kind.type not in ("cpu", "cuda"):

@@ -1,8 +1,9 @@
 """Checkpoints: a Hugging Face folder with the trainer's state beside it, written whole or not at all.
 
-A run folder holds `checkpoints/iteration-000040/` and two links, `last` and `best`. A checkpoint is written under a
-temporary name, brought to the disk and renamed; a link is replaced in one step; so a run killed at any moment finds its
-last complete state. All randomness of an iteration follows from (seed, iteration), so no stream has to be saved.
+A run folder holds `checkpoints/iteration-000040/` and two links, `last` and `best`. A checkpoint is written
+under a temporary name, brought to the disk and renamed; a link is replaced in one step; so a run killed at
+any moment finds its last complete state. All randomness of an iteration follows from (seed, iteration), so no
+stream has to be saved.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def save_checkpoint(
         The checkpoint's folder.
 
     Raises:
-        OSError: it could not be written; what was there before is untouched. A full disk has errno ENOSPC, whichever
-            library met it.
+        OSError: it could not be written; what was there before is untouched. A full disk has errno ENOSPC,
+            whichever library met it.
     """
     final = place(folder, state["iteration"])
     building = final.with_name(f".building-{final.name}")
@@ -93,7 +94,9 @@ def load_optimizer(optimizer: torch.optim.Optimizer, checkpoint: Path) -> None:
             index, key = name.split(".", 1)
             state.setdefault(int(index), {})[key] = value.reshape(()) if key == "step" else value
     except (SafetensorError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"{path}: is damaged ({error}); put an undamaged copy there or start a new run") from error
+        raise ConfigError(
+            f"{path}: is damaged ({error}); put an undamaged copy there or start a new run"
+        ) from error
     for index, entry in state.items():
         fits = index < len(shapes) and {"step", "exp_avg", "exp_avg_sq"} == entry.keys()
         if not fits or any(value.shape != shapes[index] for key, value in entry.items() if key != "step"):

@@ -1,10 +1,10 @@
 """Which checkpoints a run folder holds, which of them `last` and `best` mean, and which may go.
 
-What is deleted is what we can prove that we wrote: a folder named `iteration-N` whose `files.json` lists every file in
-it, or one under a temporary name of ours. Everything else stays where it is.
+What is deleted is what we can prove that we wrote: a folder named `iteration-N` whose `files.json` lists
+every file in it, or one under a temporary name of ours. Everything else stays where it is.
 
-A folder that was copied may have lost its links, or have copies of what they pointed at in their place. Both are put in
-order without losing anything: see `settle`.
+A folder that was copied may have lost its links, or have copies of what they pointed at in their place. Both
+are put in order without losing anything: see `settle`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
         state = json.loads(path.read_text(encoding="utf-8"))
         int(state["iteration"])
     except (ValueError, TypeError, KeyError) as error:
-        raise ConfigError(f"{path}: is damaged ({type(error).__name__}); put an undamaged copy there") from error
+        raise ConfigError(
+            f"{path}: is damaged ({type(error).__name__}); put an undamaged copy there"
+        ) from error
     return state
 
 
@@ -72,10 +74,14 @@ def find_last(folder: Path) -> Path | None:
     """
     last = folder / "last"
     if last.is_symlink() and not last.exists():
-        raise ConfigError(f"{folder}: the last checkpoint, {last.readlink()}, is gone; put it back or start a new run")
+        raise ConfigError(
+            f"{folder}: the last checkpoint, {last.readlink()}, is gone; put it back or start a new run"
+        )
     if last.exists():
         if not is_whole(last):
-            raise ConfigError(f"{last}: is no whole checkpoint; copy the run folder again, or start a new run")
+            raise ConfigError(
+                f"{last}: is no whole checkpoint; copy the run folder again, or start a new run"
+            )
         return last.resolve()
     return max(_whole(folder), default=None, key=lambda path: int(path.name.split("-")[1]))
 
@@ -88,8 +94,8 @@ def is_whole(checkpoint: Path) -> bool:
 def settle(folder: Path, last: int | None, best: int | None, *, kept: tuple[int, ...] = ()) -> list[str]:
     """Point `last` and `best` at the checkpoints of these iterations (None: no link), and drop what nothing needs.
 
-    A run killed between the two links, or while it pruned, is brought to where it would have gone on. Where a copy has
-    folders in the place of links, each becomes the checkpoint it is a copy of.
+    A run killed between the two links, or while it pruned, is brought to where it would have gone on. Where a
+    copy has folders in the place of links, each becomes the checkpoint it is a copy of.
 
     Args:
         folder: the run folder.
@@ -101,7 +107,8 @@ def settle(folder: Path, last: int | None, best: int | None, *, kept: tuple[int,
         What the user should know: a best checkpoint that is gone, and what was not deleted.
 
     Raises:
-        ConfigError: a folder in the place of a link that differs from the checkpoint it seems to be a copy of.
+        ConfigError: a folder in the place of a link that differs from the checkpoint it seems to be a copy
+            of.
     """
     said: list[str] = []
     for name in LINKS:
@@ -112,7 +119,9 @@ def settle(folder: Path, last: int | None, best: int | None, *, kept: tuple[int,
             point(link, place(folder, iteration))
             continue
         if iteration is not None:
-            said.append(f"{link}: the checkpoint of iteration {iteration} is gone; the next better one takes its place")
+            said.append(
+                f"{link}: the checkpoint of iteration {iteration} is gone; the next better one takes its place"
+            )
         link.unlink(missing_ok=True)
     return said + prune(folder, kept)
 
@@ -185,7 +194,11 @@ def _whole(folder: Path) -> Iterator[Path]:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    return (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or path.is_file())
+    return (
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_symlink() or path.is_file()
+    )
 
 
 def _unfollow(link: Path, folder: Path) -> None:
@@ -199,7 +212,9 @@ def _unfollow(link: Path, folder: Path) -> None:
     elif _same(link, original):
         shutil.rmtree(link)
     else:
-        raise ConfigError(f"{link}: differs from {original}, of which it should be a copy; move one of them away")
+        raise ConfigError(
+            f"{link}: differs from {original}, of which it should be a copy; move one of them away"
+        )
 
 
 def _same(a: Path, b: Path) -> bool:

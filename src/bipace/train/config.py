@@ -69,13 +69,19 @@ class Config(Settings):
         if not self.captures or "eps" not in recipe_options(self.estimator):
             return []
         if eps == "calibrate":
-            return [f"features.layer={layer} is not read: credit.eps=calibrate chooses the layer too"] if named else []
+            return (
+                [f"features.layer={layer} is not read: credit.eps=calibrate chooses the layer too"]
+                if named
+                else []
+            )
         if isinstance(eps, str):  # chosen on whatever layer is read
             return []
         if named == (eps is not None):
             return []
         given, other = (
-            (f"features.layer={layer}", "credit.eps") if named else (f"credit.eps={eps}", f"features.layer ({default})")
+            (f"features.layer={layer}", "credit.eps")
+            if named
+            else (f"credit.eps={eps}", f"features.layer ({default})")
         )
         return [
             f"{given} beside the default {other}: a radius belongs to the layer it was chosen at. Give both "
@@ -104,9 +110,9 @@ PRESETS = Path(__file__).resolve().parent.parent / "assets" / "presets"
 def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> Config:
     """Defaults, then the TOML file, then `section.key=value` overrides.
 
-    A bare name ("demo") that is no file stands for the preset of that name in the package. Where an override names
-    another estimator than the file's, those of the file's credit options that it does not take are left out, so that a
-    preset runs with any recipe.
+    A bare name ("demo") that is no file stands for the preset of that name in the package. Where an override
+    names another estimator than the file's, those of the file's credit options that it does not take are left
+    out, so that a preset runs with any recipe.
 
     Raises:
         ConfigError: unreadable file, unknown key (with the nearest known one), or a value out of range.

@@ -72,8 +72,8 @@ def one_kind_of_full_disk(folder: Path) -> Iterator[None]:
 def held(folder: Path) -> Iterator[bool]:
     """Keep every other process that asks out of the folder, which is made where it is absent.
 
-    The lock is the system's: it ends with the process, however that ends. Its file stays, for a lock on a file that
-    somebody removes is none.
+    The lock is the system's: it ends with the process, however that ends. Its file stays, for a lock on a
+    file that somebody removes is none.
 
     Yields:
         False where this system or file system knows no locks; then nothing is kept out.

@@ -1,7 +1,8 @@
 """A run's logs: one JSON line after the other, each with its iteration, cut back to a checkpoint when a run goes on.
 
-Lines behind the checkpoint are dropped, for they are made again, the same to the bit; so is a last line that a kill cut
-off. A damaged line anywhere else is no leftover of ours: the run is refused before anything is changed.
+Lines behind the checkpoint are dropped, for they are made again, the same to the bit; so is a last line that
+a kill cut off. A damaged line anywhere else is no leftover of ours: the run is refused before anything is
+changed.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def drop_validations(folder: Path, iteration: int, panels: Sequence[str]) -> Non
     for i, line in enumerate(lines):
         if _iteration(line) == iteration:
             found: dict[str, Any] = json.loads(line)
-            kept = {k: v for k, v in found.items() if not any(k.startswith(f"val/{panel}/") for panel in panels)}
+            kept = {
+                k: v for k, v in found.items() if not any(k.startswith(f"val/{panel}/") for panel in panels)
+            }
             if len(kept) < len(found):
                 if not any(key.startswith("val/") for key in kept):
                     kept.pop("timing_s/validation", None)

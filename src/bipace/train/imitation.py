@@ -1,7 +1,7 @@
 """Warm start by imitation: a small actor learns a planner's episodes until it solves a chosen share of tasks.
 
-A reinforcement learner that never succeeds learns nothing, and one that always succeeds has nothing to learn: training
-stops at the first evaluation that reaches the target success rate.
+A reinforcement learner that never succeeds learns nothing, and one that always succeeds has nothing to learn:
+training stops at the first evaluation that reaches the target success rate.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ WARM_UP = 75  # updates until the learning rate is reached
 class ActorSize:
     """Shape of an embedded Qwen2 actor, and the standard deviation of its first weights.
 
-    0.02 is what large models begin with. At width 64 a thousand product ids are then hardly told apart, and copying one
-    from a page is not learned; 1 / sqrt(width) is about 0.1.
+    0.02 is what large models begin with. At width 64 a thousand product ids are then hardly told apart, and
+    copying one from a page is not learned; 1 / sqrt(width) is about 0.1.
     """
 
     hidden: int
@@ -86,8 +86,8 @@ class Demonstration:
 def demonstrate(suite: Suite, tasks: Sequence[str], max_steps: int) -> Iterator[Demonstration]:
     """Play the suite's expert on each task; tasks it has no plan for, or a plan longer than max_steps, are left out.
 
-    A suite whose expert knows what an agent cannot see may offer a `demonstration`, which finds it by acting; that is
-    played instead. A task whose environment fails on the way is left out with a warning.
+    A suite whose expert knows what an agent cannot see may offer a `demonstration`, which finds it by acting;
+    that is played instead. A task whose environment fails on the way is left out with a warning.
     """
     plan_of = offers_of(suite).demonstration or suite.expert
     for task in tasks:
@@ -122,13 +122,17 @@ def encode(
 
 
 def new_actor(
-    size: ActorSize, demonstrations: Sequence[Demonstration], seed: int, context: int = 4096, marks: Sequence[str] = ()
+    size: ActorSize,
+    demonstrations: Sequence[Demonstration],
+    seed: int,
+    context: int = 4096,
+    marks: Sequence[str] = (),
 ) -> Actor:
     """A randomly initialised Qwen2 actor with a tokenizer trained on the demonstrations.
 
-    Codes in them (eight or more capitals and digits, both of them: a shop's product ids) become one token each, and so
-    do the suite's `marks`. What stands between two marks then has the same tokens wherever it stands: an option is
-    copied from the page into `click[...]` token by token.
+    Codes in them (eight or more capitals and digits, both of them: a shop's product ids) become one token
+    each, and so do the suite's `marks`. What stands between two marks then has the same tokens wherever it
+    stands: an option is copied from the page into `click[...]` token by token.
     """
     template = jinja2.Template(CHATML)
     texts = [template.render(messages=d.messages(), add_generation_prompt=True) for d in demonstrations]
@@ -165,22 +169,26 @@ def code_tokens(tokenizer: Any) -> NDArray[np.int64]:
 
 
 def batches(
-    sequences: Sequence[TokenSequence], size: int, seed: int, codes: NDArray[np.int64], pool: int | None = None
+    sequences: Sequence[TokenSequence],
+    size: int,
+    seed: int,
+    codes: NDArray[np.int64],
+    pool: int | None = None,
 ) -> Iterator[list[TokenSequence]]:
     """Endless batches, shuffled anew each pass, in which codes are exchanged for others.
 
-    A code says nothing about the product it names. A small model learns by heart which one followed which words all the
-    same, and finds none on a page it has not seen. So each time a demonstration is shown, its codes are drawn
-    anew (the same one for the same one): only the page tells which to click.
+    A code says nothing about the product it names. A small model learns by heart which one followed which
+    words all the same, and finds none on a page it has not seen. So each time a demonstration is shown, its
+    codes are drawn anew (the same one for the same one): only the page tells which to click.
 
     Args:
         sequences: demonstrations.
-        size: of a batch; what is left over at the end of a pass is dropped. Where there are fewer demonstrations than
-            this, a batch is all of them.
+        size: of a batch; what is left over at the end of a pass is dropped. Where there are fewer
+            demonstrations than this, a batch is all of them.
         seed: of the order and of the codes.
         codes: tokens to exchange; none changes nothing.
-        pool: exchange them for the first so many alone; None: for any. To tell a few apart and copy them is learned
-            far sooner than to do it with a thousand, and it is the same skill.
+        pool: exchange them for the first so many alone; None: for any. To tell a few apart and copy them is
+            learned far sooner than to do it with a thousand, and it is the same skill.
 
     Raises:
         ValueError: no demonstrations; a sequence holds more codes than the pool.
@@ -221,9 +229,10 @@ def imitate(
 ) -> int:
     """Maximise the likelihood of the demonstrated responses until `evaluate` says it is enough.
 
-    AdamW with a linear warm-up over the first 75 steps and a constant rate after it. The loss of a batch is the
-    mean over its response tokens, plus `context_weight` times the mean over all other tokens. Pages repeat what they
-    showed before: predicting them teaches copying, which few response tokens in long episodes teach slowly.
+    AdamW with a linear warm-up over the first 75 steps and a constant rate after it. The loss of a batch is
+    the mean over its response tokens, plus `context_weight` times the mean over all other tokens. Pages
+    repeat what they showed before: predicting them teaches copying, which few response tokens in long
+    episodes teach slowly.
 
     Args:
         actor: updated in place.
@@ -251,7 +260,11 @@ def imitate(
             part = [batch[i] for i in chosen]
             spans = [((1, len(s.tokens)),) if context_weight else s.spans for s in part]
             logprobs = score(actor, [s.tokens for s in part], spans, layer=None).logprobs
-            mask = torch.from_numpy(_responses(part)) if context_weight else torch.ones(len(logprobs), dtype=torch.bool)
+            mask = (
+                torch.from_numpy(_responses(part))
+                if context_weight
+                else torch.ones(len(logprobs), dtype=torch.bool)
+            )
             loss = -logprobs[mask].sum() / responses
             total += float(loss.detach())
             if context_weight:

@@ -18,14 +18,19 @@ def say_on_stderr(what: str) -> None:
 
 @contextmanager
 def finish_iteration_first() -> Iterator[list[int]]:
-    """The first SIGINT is noted, the second raises KeyboardInterrupt. Yields a list that is empty until the first."""
+    """The first SIGINT is noted, the second raises KeyboardInterrupt.
+
+    Yields a list that is empty until the first.
+    """
     noted: list[int] = []
 
     def handle(number: int, _frame: FrameType | None) -> None:
         if noted:
             raise KeyboardInterrupt
         noted.append(number)
-        print("\nCtrl-C: finishing this iteration, then saving. Press again to stop at once.", file=sys.stderr)
+        print(
+            "\nCtrl-C: finishing this iteration, then saving. Press again to stop at once.", file=sys.stderr
+        )
 
     try:
         previous = signal.signal(signal.SIGINT, handle)

@@ -1,7 +1,7 @@
 """Trackers beside the console and metrics.jsonl: TensorBoard, Weights & Biases (offline unless told), trackio.
 
-Each is optional, switched on by `run.loggers`, and gets every line of metrics.jsonl with its iteration as the step.
-Nothing is sent anywhere unless the tracker's own environment variables say so.
+Each is optional, switched on by `run.loggers`, and gets every line of metrics.jsonl with its iteration as the
+step. Nothing is sent anywhere unless the tracker's own environment variables say so.
 """
 
 from __future__ import annotations
@@ -94,7 +94,11 @@ def _trackio(config: Config, folder: Path, _start: int) -> Iterator[Log]:
     import trackio  # pyright: ignore[reportMissingImports]  (an optional extra)
 
     run: Any = trackio.init(
-        project="bipace", name=_name(folder), config=config.model_dump(mode="json"), resume="allow", embed=False
+        project="bipace",
+        name=_name(folder),
+        config=config.model_dump(mode="json"),
+        resume="allow",
+        embed=False,
     )
     try:
         yield lambda iteration, metrics: run.log(metrics, step=iteration)

@@ -1,6 +1,7 @@
 """The training loop: collect, score, credit, update, report. One iteration is one pass of the data through the house.
 
-Every random choice of iteration i follows from (seed, i), so a resumed run draws what an uninterrupted one would have.
+Every random choice of iteration i follows from (seed, i), so a resumed run draws what an uninterrupted one
+would have.
 """
 
 from __future__ import annotations
@@ -76,9 +77,11 @@ class Run:
         folder: where everything is written.
         checkpoint: where it goes on from, or None for the configured actor.
         iteration: iterations completed.
-        best: best success of a validation that was due (the first, every `run.validate_every`), -1 before the first.
+        best: best success of a validation that was due (the first, every `run.validate_every`), -1 before the
+            first.
         best_iteration: the iteration of its checkpoint, None before the first.
-        final_best: True where the last iteration's validation, which a longer run would not have made, is better.
+        final_best: True where the last iteration's validation, which a longer run would not have made, is
+            better.
         stopped: True where Ctrl-C ended the run before its last iteration.
         validations: panel -> iteration -> success, interval and families.
     """
@@ -110,11 +113,16 @@ class Run:
         self.decoder = make_decoder(config, self.actor)
         self.collector = make_collector(config, self.suite, self.layer if self.from_rollout else None)
         self.optimizer = torch.optim.AdamW(
-            self.actor.model.parameters(), lr=config.update.lr, weight_decay=config.update.weight_decay, fused=True
+            self.actor.model.parameters(),
+            lr=config.update.lr,
+            weight_decay=config.update.weight_decay,
+            fused=True,
         )
         self.reference = reference_actor(config)
         self.skipped = 0
-        self.radius: tuple[float, int] | None = None  # (eps, whiten) that eps="auto" or "calibrate" chose last
+        self.radius: tuple[float, int] | None = (
+            None  # (eps, whiten) that eps="auto" or "calibrate" chose last
+        )
         self.warned = False
         if self.checkpoint:
             load_optimizer(self.optimizer, self.checkpoint)
@@ -122,7 +130,11 @@ class Run:
 
     def _take_up(self, state: dict[str, Any]) -> None:
         try:
-            self.iteration, self.skipped, self.validations = state["iteration"], state["skipped"], state["validations"]
+            self.iteration, self.skipped, self.validations = (
+                state["iteration"],
+                state["skipped"],
+                state["validations"],
+            )
             self.best, self.best_iteration = state["best"], state["best_iteration"]
             self.radius = tuple(state["radius"]) if state["radius"] else None
             self.final_best = state.get("final_best", False)
@@ -207,7 +219,8 @@ class Run:
         self.iteration += 1
         if config.run.save_rollouts:
             append_lines(
-                self.folder / "rollouts.jsonl", [{"iteration": self.iteration, **t.to_json()} for t in trajectories]
+                self.folder / "rollouts.jsonl",
+                [{"iteration": self.iteration, **t.to_json()} for t in trajectories],
             )
         return {
             **episode_metrics([trajectory.summary for trajectory in trajectories]),
@@ -259,8 +272,9 @@ class Run:
     def go_on(self) -> list[str]:
         """Bring the folder to where the run goes on from; returns what the user should know.
 
-        Where the run is made longer, the validation of what was its last iteration goes as far as a longer run would
-        not have made it: the log and the best checkpoint are then those of a run that was planned so long.
+        Where the run is made longer, the validation of what was its last iteration goes as far as a longer
+        run would not have made it: the log and the best checkpoint are then those of a run that was planned
+        so long.
         """
         at = self.iteration if self.checkpoint else -1
         if 0 < at < self.config.run.iterations:
@@ -295,7 +309,9 @@ class Run:
             generator=generator,
         )
 
-    def _calibrated(self, rows: Rows, sequences: Sequence[TokenSequence]) -> tuple[StepBatch, Recipe, dict[str, float]]:
+    def _calibrated(
+        self, rows: Rows, sequences: Sequence[TokenSequence]
+    ) -> tuple[StepBatch, Recipe, dict[str, float]]:
         """The table, the recipe at its radius, and what to log; eps="calibrate" chooses layer and radius, once."""
         if self.radius is not None or open_directions(self.recipe) is None:
             return rows.batch, *self._held(rows.batch)
@@ -303,7 +319,11 @@ class Run:
         self.radius = found.chosen.eps, found.chosen.whiten
         self._read_layer(int(found.chosen.layer))
         metrics = {f"credit/{name}": value for name, value in scan_metrics(found).items()}
-        return replace(rows.batch, features=layers[found.chosen.layer]), hold(self.recipe, *self.radius), metrics
+        return (
+            replace(rows.batch, features=layers[found.chosen.layer]),
+            hold(self.recipe, *self.radius),
+            metrics,
+        )
 
     def _read_layer(self, layer: int) -> None:
         if self.layer not in (None, layer):
@@ -327,7 +347,9 @@ class Run:
             self.radius = found.eps, found.whiten
         if self.radius is None:
             return self.recipe, {}
-        metrics = calibration_metrics(found) if found else {"eps": self.radius[0], "whiten": float(self.radius[1])}
+        metrics = (
+            calibration_metrics(found) if found else {"eps": self.radius[0], "whiten": float(self.radius[1])}
+        )
         return hold(self.recipe, *self.radius), {f"credit/{name}": value for name, value in metrics.items()}
 
     def _generator(self, seed: int) -> torch.Generator:
@@ -351,7 +373,9 @@ class Run:
                 f"{self.skipped} updates had a non-finite loss or gradient, at most {allowed} are skipped in a run"
             )
         # One forward of one sequence tells whether what is about to be saved can still speak.
-        probe = score_sequences(self.actor, sequences[:1], layer=None, micro_tokens=self.config.update.micro_tokens)
+        probe = score_sequences(
+            self.actor, sequences[:1], layer=None, micro_tokens=self.config.update.micro_tokens
+        )
         if not _finite(probe.logprobs):
             raise self._broken("the update left a policy whose probabilities are not finite")
 
@@ -376,22 +400,24 @@ def train(
 ) -> Run:
     """Train to `run.iterations`, validating and saving on the way.
 
-    The first Ctrl-C finishes the iteration, saves, and returns; the second stops at once (the last complete checkpoint
-    stays). The panel is validated before the first iteration, every `run.validate_every`, and at the end; the held-out
-    panels at the beginning and at the end.
+    The first Ctrl-C finishes the iteration, saves, and returns; the second stops at once (the last complete
+    checkpoint stays). The panel is validated before the first iteration, every `run.validate_every`, and at
+    the end; the held-out panels at the beginning and at the end.
 
     Args:
         config: the run.
         folder: must be empty or absent, unless resume is set.
-        resume: continue the run of this folder from its last checkpoint, or from the start where it was stopped before
-            the first; the configuration must be the same but for run.iterations,
-            run.loggers and actor.threads.
-        on_iteration: called with the run and the metrics of each finished iteration (0: the warm start's validation).
-        say: called with what a user should know: the number of threads and why, iterations that the machine slows.
+        resume: continue the run of this folder from its last checkpoint, or from the start where it was
+            stopped before the first; the configuration must be the same but for run.iterations, run.loggers
+            and actor.threads.
+        on_iteration: called with the run and the metrics of each finished iteration (0: the warm start's
+            validation).
+        say: called with what a user should know: the number of threads and why, iterations that the machine
+            slows.
 
     Raises:
-        ConfigError: the folder holds another run, or resume with another configuration; another process trains in it;
-            its logs or its last checkpoint are damaged.
+        ConfigError: the folder holds another run, or resume with another configuration; another process
+            trains in it; its logs or its last checkpoint are damaged.
         NonFiniteError: the update broke down.
         NothingPlayed: every episode of an iteration or a validation was aborted.
         OSError: the disk is full (errno ENOSPC); the last complete checkpoint is untouched.
@@ -416,7 +442,9 @@ def train(
     return run
 
 
-def _train(run: Run, on_iteration: Callable[[Run, dict[str, float]], None], say: Callable[[str], None]) -> None:
+def _train(
+    run: Run, on_iteration: Callable[[Run, dict[str, float]], None], say: Callable[[str], None]
+) -> None:
     config, folder, slowness = run.config, run.folder, Slowness()
     with open_loggers(config, folder, run.iteration) as log, finish_iteration_first() as interrupted:
 

@@ -1,6 +1,7 @@
 """The policy objective: pure functions of per-token tensors.
 
-All tensors are flat [n], one entry per response token; the caller decides which tokens count and what a mean is over.
+All tensors are flat [n], one entry per response token; the caller decides which tokens count and what a mean
+is over.
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ __all__ = ["k3", "policy_loss"]
 
 
 def policy_loss(
-    logprobs: torch.Tensor, old_logprobs: torch.Tensor, advantages: torch.Tensor, clip: float, dual_clip: float
+    logprobs: torch.Tensor,
+    old_logprobs: torch.Tensor,
+    advantages: torch.Tensor,
+    clip: float,
+    dual_clip: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """PPO's clipped surrogate with dual clip, per token.
 
-    With ratio r = exp(logp - old): L = -min(r A, clip(r, 1 - c, 1 + c) A), and for A < 0, L = min(L, -d A): a token
-    whose probability grew a lot cannot push without bound. Sources: PPO, arXiv 1707.06347; dual clip, arXiv 1912.09729.
+    With ratio r = exp(logp - old): L = -min(r A, clip(r, 1 - c, 1 + c) A), and for A < 0, L = min(L, -d A): a
+    token whose probability grew a lot cannot push without bound. Sources: PPO, arXiv 1707.06347; dual clip,
+    arXiv 1912.09729.
 
     Args:
         logprobs: under the current policy, with gradient.

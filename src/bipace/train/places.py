@@ -1,4 +1,7 @@
-"""Where an actor is: shipped, fetched, or a folder. Knows no framework, so that a slip in a name is told at once."""
+"""Where an actor is: shipped, fetched, or a folder.
+
+Knows no framework, so that a slip in a name is told at once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "actors"
 def actor_folder(name: str) -> Path:
     """The folder of a shipped actor ("textcraft-small") or a fetched model ("smollm2-135m"), or the folder itself.
 
-    A checkpoint folder (it holds `actor/`) and a run folder (it holds `best/` or `last/`) stand for the actor inside.
+    A checkpoint folder (it holds `actor/`) and a run folder (it holds `best/` or `last/`) stand for the actor
+    inside.
 
     Raises:
         ConfigError: none of these; a model that has not been fetched yet.
@@ -37,7 +41,9 @@ def actor_folder(name: str) -> Path:
     if name in CATALOGUE:
         raise ConfigError(f"actor.folder: {name!r} has not been fetched yet; run: bipace models fetch {name}")
     known = ", ".join([*(sorted(p.name for p in SHIPPED.iterdir()) if SHIPPED.is_dir() else ()), *CATALOGUE])
-    raise ConfigError(f"actor.folder: no folder {name!r} and no shipped actor of that name (known names: {known})")
+    raise ConfigError(
+        f"actor.folder: no folder {name!r} and no shipped actor of that name (known names: {known})"
+    )
 
 
 def run_of(path: Path) -> Path | None:

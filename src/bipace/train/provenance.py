@@ -1,7 +1,7 @@
 """What a run is made of, by content: the recipe's terms, the user's own code, the starting actor, the task lists.
 
-The configuration names these things; `provenance.json` holds their digests, so that a run goes on with what it began
-with or is refused.
+The configuration names these things; `provenance.json` holds their digests, so that a run goes on with what
+it began with or is refused.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def provenance(
         actor: folder of the starting actor; None where it is gone and the run no longer needs it.
 
     Returns:
-        JSON: recipe; files (path -> sha256) of the user's own code, with what it imports from its own folder or
+        JSON: recipe; files (path -> sha256) of the user's own code, with what it imports from its own folder
+            or
         package; actor (file -> sha256), or None; tasks (name -> n and sha256); versions, cores and threads.
     """
     found = {
@@ -79,7 +80,10 @@ def _own_code(config: Config) -> Iterator[tuple[str, Path]]:
                 continue
             home = home.parent if home.name == "__init__.py" else home
             for path in sorted(_imported(where, home)):
-                yield path.name if path == home else f"{top.__name__}/{path.relative_to(home).as_posix()}", path
+                yield (
+                    path.name if path == home else f"{top.__name__}/{path.relative_to(home).as_posix()}",
+                    path,
+                )
 
 
 def _imported(start: str, home: Path) -> set[Path]:

@@ -1,7 +1,8 @@
 """A run's folder: may this run use it, where does it go on from, and what of its logs belongs to that point?
 
-`config.json` comes first and `provenance.json` second; a folder without the former holds no run. Lines and files of
-iterations behind the checkpoint are dropped when a run is resumed: they are made again, the same to the bit.
+`config.json` comes first and `provenance.json` second; a folder without the former holds no run. Lines and
+files of iterations behind the checkpoint are dropped when a run is resumed: they are made again, the same to
+the bit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from bipace.train.provenance import COMPARED
 
 __all__ = ["begin", "check_folder", "clear", "saved_config", "start_of"]
 
-# What may change between the parts of one run: its length, who else is told, and the machine's own number of threads.
+# What may change between the parts of one run: its length, who else is told, and the machine's own number of
+# threads.
 FREE = frozenset({"run.iterations", "run.loggers", "actor.threads"})
 _FILES = {"config.json", "config.toml", "provenance.json", "summary.json", "curve.png", "last", "best", *LOGS}
 _RESULT = re.compile(r"\.?iteration-\d+\..*jsonl(\.tmp)?")
@@ -29,8 +31,9 @@ def check_folder(config: Config, folder: Path, resume: bool) -> None:
     """Refuse a folder that does not fit, before anything is written.
 
     Raises:
-        ConfigError: a new run in a folder that holds something; a resumed one without a run in it, or with one that was
-            made under another configuration (the differing keys are named; those in FREE may differ).
+        ConfigError: a new run in a folder that holds something; a resumed one without a run in it, or with
+            one that was made under another configuration (the differing keys are named; those in FREE may
+            differ).
     """
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder}: is a file; name a folder for the run with --out")
@@ -70,7 +73,11 @@ def begin(config: Config, folder: Path, origin: dict[str, Any]) -> None:
     saved = folder / "provenance.json"
     if saved.is_file():
         old = _read(saved)
-        new = origin if "actor" in old else {**origin, "files": {k: origin["files"].get(k) for k in old["files"]}}
+        new = (
+            origin
+            if "actor" in old
+            else {**origin, "files": {k: origin["files"].get(k) for k in old["files"]}}
+        )
         compared = [key for key in COMPARED if old.get(key) is not None and new.get(key) is not None]
         refuse_differences(folder, {k: old[k] for k in compared}, {k: new[k] for k in compared})
         origin = {**origin, "actor": origin.get("actor") or old.get("actor")}
@@ -99,13 +106,15 @@ def clear(config: Config, folder: Path) -> None:
     """Remove a run of this very configuration, so that another can take its place.
 
     Raises:
-        ConfigError: the folder holds anything that such a run does not write, or a run of another configuration;
-            nothing is removed then.
+        ConfigError: the folder holds anything that such a run does not write, or a run of another
+            configuration; nothing is removed then.
     """
     if not folder.is_dir() or all(_is_leftover(path) for path in folder.iterdir()):
         return
     try:
-        refuse_differences(folder, saved_config(folder).model_dump(mode="json"), config.model_dump(mode="json"))
+        refuse_differences(
+            folder, saved_config(folder).model_dump(mode="json"), config.model_dump(mode="json")
+        )
     except ConfigError as error:
         raise ConfigError(
             f"{folder}: holds no run of the same kind, so it is left alone; name another with --out ({error})"
@@ -127,7 +136,9 @@ def refuse_differences(folder: Path, old: Any, new: Any) -> None:
     """Raise ConfigError where two JSON trees differ, naming the keys."""
     differing = sorted(_differences(old, new) - FREE)
     if differing:
-        raise ConfigError(f"{folder}: was made under another configuration; these keys differ: {', '.join(differing)}")
+        raise ConfigError(
+            f"{folder}: was made under another configuration; these keys differ: {', '.join(differing)}"
+        )
 
 
 def _differences(old: Any, new: Any, prefix: str = "") -> set[str]:
@@ -154,7 +165,9 @@ def _foreign(folder: Path) -> list[Path]:
     ]
     found += [path for name in ("last", "best") if (path := folder / name).is_dir() and not path.is_symlink()]
     inside = folder / "validation"
-    found += [path for path in (inside.iterdir() if inside.is_dir() else ()) if not _RESULT.fullmatch(path.name)]
+    found += [
+        path for path in (inside.iterdir() if inside.is_dir() else ()) if not _RESULT.fullmatch(path.name)
+    ]
     inside = folder / "checkpoints"
     for path in inside.iterdir() if inside.is_dir() else ():
         if path.is_symlink() or not (is_temporary(path) or is_sealed(path)):

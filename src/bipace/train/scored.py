@@ -26,7 +26,8 @@ class Scored:
 
     Attributes:
         logprobs: for each sequence, [n_i] log-probabilities of its response tokens in order.
-        features: [N, D] float32, one row per step in step order, or None. Those of an actor on a GPU stay there.
+        features: [N, D] float32, one row per step in step order, or None. Those of an actor on a GPU stay
+            there.
     """
 
     logprobs: list[torch.Tensor]
@@ -36,21 +37,28 @@ class Scored:
 def sampled_scores(sequences: Sequence[TokenSequence]) -> Scored:
     """What the rollout already knows: each response token's log-probability when drawn, and the states kept with it.
 
-    The policy has not moved since, so these are the old log-probabilities, equal to `score_sequences` up to rounding
-    (1e-5 in float32; in lower precision score anew).
+    The policy has not moved since, so these are the old log-probabilities, equal to `score_sequences` up to
+    rounding (1e-5 in float32; in lower precision score anew).
 
     Raises:
         ValueError: a sequence that was not sampled.
     """
     logprobs = [s.logprobs for s in sequences if s.logprobs is not None]
     if len(logprobs) < len(sequences):
-        raise ValueError("sequences: some carry no log-probabilities, so they were not sampled; use score_sequences")
+        raise ValueError(
+            "sequences: some carry no log-probabilities, so they were not sampled; use score_sequences"
+        )
     states = [s.states for s in sequences if s.states is not None]
     return Scored([torch.from_numpy(x) for x in logprobs], np.concatenate(states) if states else None)
 
 
 def score_sequences(
-    actor: Actor, sequences: Sequence[TokenSequence], *, layer: int | None, micro_tokens: int, temperature: float = 1.0
+    actor: Actor,
+    sequences: Sequence[TokenSequence],
+    *,
+    layer: int | None,
+    micro_tokens: int,
+    temperature: float = 1.0,
 ) -> Scored:
     """Log-probabilities of every response token, and the hidden state at each step's last prompt token, in one forward.
 
@@ -64,7 +72,9 @@ def score_sequences(
     logprobs: list[torch.Tensor] = [torch.empty(0)] * len(sequences)
     features: list[torch.Tensor] = [torch.empty(0)] * len(sequences)
     with torch.no_grad():
-        for chosen in micro_batches([s.tokens for s in sequences], [s.spans for s in sequences], micro_tokens):
+        for chosen in micro_batches(
+            [s.tokens for s in sequences], [s.spans for s in sequences], micro_tokens
+        ):
             scores = score_part(actor, [sequences[i] for i in chosen], layer, temperature)
             tokens = [_response_length(sequences[i]) for i in chosen]
             spans = [len(sequences[i].spans) for i in chosen]
@@ -90,7 +100,8 @@ def engine_gap(sequences: Sequence[TokenSequence], scored: Scored) -> dict[str, 
         Mean and largest gap in nats; nothing where no token was sampled.
 
     Raises:
-        RuntimeError: a mean gap that rounding does not explain: the engine speaks with other weights than the actor.
+        RuntimeError: a mean gap that rounding does not explain: the engine speaks with other weights than the
+            actor.
     """
     gaps = [
         torch.from_numpy(s.logprobs).sub(found.cpu()).abs()
@@ -105,11 +116,18 @@ def engine_gap(sequences: Sequence[TokenSequence], scored: Scored) -> dict[str, 
             f"rollout/logprob_gap: {float(everything.mean()):.3f} nats between the engine that sampled and the actor, "
             f"more than the {LARGEST_GAP} that rounding explains: it speaks with other weights; use rollout.engine=hf"
         )
-    return {"rollout/logprob_gap": float(everything.mean()), "rollout/logprob_gap_max": float(everything.max())}
+    return {
+        "rollout/logprob_gap": float(everything.mean()),
+        "rollout/logprob_gap_max": float(everything.max()),
+    }
 
 
 def score_part(
-    actor: Actor, sequences: Sequence[TokenSequence], layer: int | None, temperature: float, entropy: bool = False
+    actor: Actor,
+    sequences: Sequence[TokenSequence],
+    layer: int | None,
+    temperature: float,
+    entropy: bool = False,
 ) -> Scores:
     """`score` of some records, all in one forward."""
     return score(

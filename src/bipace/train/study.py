@@ -1,9 +1,9 @@
 """A study: methods x environments x seeds over one base configuration, planned before anything runs.
 
-A study file holds `seeds`, an optional `base` (preset or TOML file), a table `config` of what all runs share, one table
-`methods.NAME` a method and, where there are several, one table `environments.NAME` an environment. Later tables win:
-base < config < environment < method < command line < seed. A shared credit option goes to the methods whose estimator
-takes it, and is refused where none does.
+A study file holds `seeds`, an optional `base` (preset or TOML file), a table `config` of what all runs share,
+one table `methods.NAME` a method and, where there are several, one table `environments.NAME` an environment.
+Later tables win: base < config < environment < method < command line < seed. A shared credit option goes to
+the methods whose estimator takes it, and is refused where none does.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class Study:
 
     Attributes:
         name: of the study.
-        runs: all runs, first seeds first: a study that was stopped compares every method on the seeds it finished.
+        runs: all runs, first seeds first: a study that was stopped compares every method on the seeds it
+            finished.
         baseline: the method others are compared with; None leaves the choice to the report.
         thresholds: success rates to reach; empty leaves the choice to the report.
     """
@@ -87,11 +88,13 @@ def load_study(path: Path, overrides: Iterable[str] = ()) -> Study:
         overrides: `section.key=value`, for every run.
 
     Raises:
-        ConfigError: an unreadable file, an unknown key, no seeds or methods, or a run whose configuration is refused
-            (the message names the run).
+        ConfigError: an unreadable file, an unknown key, no seeds or methods, or a run whose configuration is
+            refused (the message names the run).
     """
     if not path.is_file():
-        raise ConfigError(f"study: no file {path}; the repository ships examples/studies/textcraft-small.toml")
+        raise ConfigError(
+            f"study: no file {path}; the repository ships examples/studies/textcraft-small.toml"
+        )
     tree = read_tree(path)
     for key in tree:
         if key not in _KEYS:
@@ -110,7 +113,10 @@ def load_study(path: Path, overrides: Iterable[str] = ()) -> Study:
         _check_name(name)
     runs = tuple(
         PlannedRun(
-            place, method, seed, _config(f"{place}/{method}", seed, shared, places[place], methods[method], over)
+            place,
+            method,
+            seed,
+            _config(f"{place}/{method}", seed, shared, places[place], methods[method], over),
         )
         for seed in seeds
         for place in places
@@ -158,8 +164,16 @@ def _summarized(folder: Path) -> int | None:
 def write_plan(study: Study, folder: Path) -> None:
     """Put study.json into the study's folder: what the report reads names and order from."""
     folder.mkdir(parents=True, exist_ok=True)
-    runs = [{"folder": r.name, "environment": r.environment, "method": r.method, "seed": r.seed} for r in study.runs]
-    plan = {"name": study.name, "baseline": study.baseline, "thresholds": list(study.thresholds), "runs": runs}
+    runs = [
+        {"folder": r.name, "environment": r.environment, "method": r.method, "seed": r.seed}
+        for r in study.runs
+    ]
+    plan = {
+        "name": study.name,
+        "baseline": study.baseline,
+        "thresholds": list(study.thresholds),
+        "runs": runs,
+    }
     write_json(folder / "study.json", plan)
 
 
@@ -174,7 +188,9 @@ def _config(
         if not isinstance(merged.get("estimator", ""), str):
             raise ValueError(f"estimator: {merged['estimator']!r}, expected the name of a recipe")
         taken = {*recipe_options(merged.get("estimator", "bipace")), *method.get("credit", {})}
-        return config_from({**merged, "credit": {k: v for k, v in merged.get("credit", {}).items() if k in taken}})
+        return config_from(
+            {**merged, "credit": {k: v for k, v in merged.get("credit", {}).items() if k in taken}}
+        )
     except ValueError as error:
         raise ConfigError(f"study: {name}: {error}") from error
 
@@ -218,9 +234,13 @@ def _base(base: Any, path: Path) -> dict[str, Any]:
 
 
 def _seeds(seeds: Any) -> list[int]:
-    whole = isinstance(seeds, list) and all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in seeds)
+    whole = isinstance(seeds, list) and all(
+        isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in seeds
+    )
     if not whole or not seeds or len(set(seeds)) < len(seeds):
-        raise ConfigError(f"study: seeds: {seeds!r}, expected different whole numbers, e.g. seeds = [0, 1, 2]")
+        raise ConfigError(
+            f"study: seeds: {seeds!r}, expected different whole numbers, e.g. seeds = [0, 1, 2]"
+        )
     return seeds
 
 

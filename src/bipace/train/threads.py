@@ -1,9 +1,9 @@
 """How many CPU threads a model gets: one where more gain nothing, and never more than there are cores.
 
-The number depends on the model and the machine alone, not on a measurement: sums of floats round by the number of
-threads, so a number that changes with the load would change the bits of a run that is resumed. Measured by
-`benchmarks/busy.py`: actors of up to a million parameters gain nothing from a second thread, alone or beside other
-work; larger ones do.
+The number depends on the model and the machine alone, not on a measurement: sums of floats round by the
+number of threads, so a number that changes with the load would change the bits of a run that is resumed.
+Measured by `benchmarks/busy.py`: actors of up to a million parameters gain nothing from a second thread,
+alone or beside other work; larger ones do.
 """
 
 from __future__ import annotations
@@ -30,12 +30,17 @@ class Threads:
 
 
 def choose_threads(
-    parameters: int, asked: int | None, *, device: str = "cpu", cores: int | None = None, asleep: bool = WAITS_ASLEEP
+    parameters: int,
+    asked: int | None,
+    *,
+    device: str = "cpu",
+    cores: int | None = None,
+    asleep: bool = WAITS_ASLEEP,
 ) -> Threads:
     """The number of threads for a model.
 
-    In this order: what the configuration asks for (`actor.threads`), what OMP_NUM_THREADS says, one where the model is
-    small or its threads would spin, else all cores.
+    In this order: what the configuration asks for (`actor.threads`), what OMP_NUM_THREADS says, one where the
+    model is small or its threads would spin, else all cores.
 
     Args:
         parameters: of the model.
@@ -47,7 +52,9 @@ def choose_threads(
     cores = usable_cores() if cores is None else cores
     if asked is not None:
         if asked > cores:
-            return Threads(cores, f"actor.threads={asked} is more than the {cores} cores this process may use")
+            return Threads(
+                cores, f"actor.threads={asked} is more than the {cores} cores this process may use"
+            )
         return Threads(asked, "actor.threads")
     named = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if named.isdecimal() and 0 < int(named) <= cores:
@@ -55,9 +62,13 @@ def choose_threads(
     if not device.startswith("cpu"):
         return Threads(cores, f"the model runs on {device}")
     if parameters < SMALL:
-        return Threads(1, f"{parameters / 1e6:.2f} M parameters: below {SMALL / 1e6:g} M a second thread gains nothing")
+        return Threads(
+            1, f"{parameters / 1e6:.2f} M parameters: below {SMALL / 1e6:g} M a second thread gains nothing"
+        )
     if not asleep:
-        return Threads(1, "threads would spin while they wait: import bipace before torch, or set actor.threads")
+        return Threads(
+            1, "threads would spin while they wait: import bipace before torch, or set actor.threads"
+        )
     return Threads(cores, f"{parameters / 1e6:.0f} M parameters and {cores} cores")
 
 

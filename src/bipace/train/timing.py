@@ -12,7 +12,9 @@ from pathlib import Path
 
 __all__ = ["Clock", "Slowness"]
 
-_SCHEDULER = Path("/proc/thread-self/schedstat")  # nanoseconds on a core, nanoseconds ready but without one, slices
+_SCHEDULER = Path(
+    "/proc/thread-self/schedstat"
+)  # nanoseconds on a core, nanoseconds ready but without one, slices
 
 
 class Clock:
@@ -40,7 +42,11 @@ class Clock:
             "timing_s/iteration": total,
             "perf/tokens_per_s": tokens / total,
             "perf/credit_share": (self.parts.get("credit", 0.0) + self.parts.get("features", 0.0)) / total,
-            **({} if waited is None or before is None else {"perf/waited_share": min(1.0, (waited - before) / total)}),
+            **(
+                {}
+                if waited is None or before is None
+                else {"perf/waited_share": min(1.0, (waited - before) / total)}
+            ),
             "perf/peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale,
         }
 
@@ -48,8 +54,9 @@ class Clock:
 class Slowness:
     """Notices iterations that take far longer than the first ones did, token for token, and says why once a spell.
 
-    The first three iterations are the measure (their median). Twice as slow begins a spell, one and a half times as
-    slow or better ends it. Where the first iterations had to wait for a core already, that is said instead.
+    The first three iterations are the measure (their median). Twice as slow begins a spell, one and a half
+    times as slow or better ends it. Where the first iterations had to wait for a core already, that is said
+    instead.
     """
 
     FIRST, SLOW, OVER, WAITING = 3, 2.0, 1.5, 0.25

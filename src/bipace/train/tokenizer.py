@@ -1,8 +1,8 @@
 """A small chat tokenizer, trained on the texts of one environment: Qwen2's byte-level BPE with the ChatML template.
 
-Byte level means that any text has tokens; the merges make an item's words one token each, which is what lets a model of
-a tenth of a million parameters copy them. It is the very class that loaders choose for a Qwen2 model: they look at the
-model's type and rebuild the splitting rules from that class.
+Byte level means that any text has tokens; the merges make an item's words one token each, which is what lets
+a model of a tenth of a million parameters copy them. It is the very class that loaders choose for a Qwen2
+model: they look at the model's type and rebuild the splitting rules from that class.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, codes: Sequence[str] 
     Args:
         texts: what the model will read and write.
         vocabulary: number of learned tokens, at least 259 (256 bytes and 3 special tokens).
-        codes: strings that become one token each beside those, such as separators and product ids: a small model can
-            point at a code where spelling it would be too much.
+        codes: strings that become one token each beside those, such as separators and product ids: a small
+            model can point at a code where spelling it would be too much.
     """
     empty = Qwen2Tokenizer().backend_tokenizer
     learner = Tokenizer(models.BPE())
@@ -43,7 +43,9 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, codes: Sequence[str] 
     )
     learner.train_from_iterator(texts, trainer)
     learned = json.loads(learner.to_str())["model"]
-    merges: Any = [tuple(pair) for pair in learned["merges"]]  # pairs are taken; the annotation knows only text
+    merges: Any = [
+        tuple(pair) for pair in learned["merges"]
+    ]  # pairs are taken; the annotation knows only text
     tokenizer = Qwen2Tokenizer(
         vocab=learned["vocab"],
         merges=merges,

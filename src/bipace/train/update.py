@@ -1,7 +1,7 @@
 """The policy update: the only place where one advantage per step becomes one per token.
 
-Micro-batches are cut by padded tokens and only bound the memory: losses are sums over tokens divided by the token count
-of the whole mini-batch, so any cut gives the same gradient up to rounding.
+Micro-batches are cut by padded tokens and only bound the memory: losses are sums over tokens divided by the
+token count of the whole mini-batch, so any cut gives the same gradient up to rounding.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def update_policy(
     """PPO over one iteration's rollouts.
 
     The loss of a mini-batch is the mean over its response tokens of policy loss + kl_loss_coef * k3 -
-    entropy_coef * entropy. Sequences whose advantages are all exactly zero add nothing but their token count, so they
-    are not computed when there is no KL or entropy term. A mini-batch whose loss or gradient is not finite is skipped
-    and enters no metric but the count.
+    entropy_coef * entropy. Sequences whose advantages are all exactly zero add nothing but their token count,
+    so they are not computed when there is no KL or entropy term. A mini-batch whose loss or gradient is not
+    finite is skipped and enters no metric but the count.
 
     Args:
         actor: the policy, updated in place.
@@ -75,15 +75,17 @@ def update_policy(
         old: log-probabilities before the update, per sequence.
         advantages: per sequence, one per response token (`token_values`).
         config: clips, coefficients, passes.
-        groups: per sequence, its prompt group. Mini-batches are cut evenly from a row of shuffled groups, so a group is
-            split no more than it must: its advantages balance each other, and its prompt is computed once.
+        groups: per sequence, its prompt group. Mini-batches are cut evenly from a row of shuffled groups, so
+            a group is split no more than it must: its advantages balance each other, and its prompt is
+            computed once.
         shuffle: decides the order of the groups.
         reference: log-probabilities of the reference policy, needed when kl_loss_coef > 0.
         temperature: the rollouts' own.
         autocast: bfloat16 autocast of the forward.
 
     Returns:
-        Metrics, token means over the pass: loss, clip share, KL, entropy, gradient norm, and skipped mini-batches.
+        Metrics, token means over the pass: loss, clip share, KL, entropy, gradient norm, and skipped
+        mini-batches.
     """
     task = _Objective(actor, sequences, old, advantages, reference, config, temperature, autocast)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -159,7 +161,10 @@ class _Objective:
         """
         everyone = self.config.kl_loss_coef > 0 or self.config.entropy_coef > 0
         active = [i for i in batch if everyone or bool((self.advantages[i] != 0).any())]
-        tokens_of, spans_of = [self.sequences[i].tokens for i in active], [self.sequences[i].spans for i in active]
+        tokens_of, spans_of = (
+            [self.sequences[i].tokens for i in active],
+            [self.sequences[i].spans for i in active],
+        )
         for positions in micro_batches(tokens_of, spans_of, self.config.micro_tokens):
             (self._loss([active[p] for p in positions], sums) / tokens).backward()
         return len(active)
@@ -175,7 +180,9 @@ class _Objective:
             sequences = [self.sequences[i] for i in chosen]
             scores = score_part(self.actor, sequences, None, self.temperature, config.entropy_coef > 0)
         logprobs = scores.logprobs.float()
-        loss, clipped = policy_loss(logprobs, flat(self.old), flat(self.advantages), config.clip, config.dual_clip)
+        loss, clipped = policy_loss(
+            logprobs, flat(self.old), flat(self.advantages), config.clip, config.dual_clip
+        )
         total = loss.sum()
         if config.kl_loss_coef > 0 and self.reference is not None:
             kl = k3(logprobs, flat(self.reference)).sum()

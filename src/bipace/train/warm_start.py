@@ -46,11 +46,13 @@ class WarmStart:
         every: updates between evaluations.
         lr: learning rate after the warm-up.
         demonstrations: training tasks shown, in split order.
-        config_file: preset or TOML whose prompt limits, horizon and update.micro_tokens are used; None: the defaults.
+        config_file: preset or TOML whose prompt limits, horizon and update.micro_tokens are used; None: the
+            defaults.
         batch: demonstrations per update.
         turns: show only the first so many turns of each demonstration; None: all.
         context_weight: weight of predicting what the environment says.
-        codes: exchange the codes in each demonstration for the first so many alone (see `batches`); None: for any.
+        codes: exchange the codes in each demonstration for the first so many alone (see `batches`); None: for
+            any.
     """
 
     suite: str = "textcraft"
@@ -106,8 +108,8 @@ def make_actor(
         What the model card says, as numbers; it stands in the folder as imitation.json.
 
     Raises:
-        ConfigError: unknown names; a folder that is not empty; an expert that solves nothing within the horizon;
-            demonstrations that are all too long.
+        ConfigError: unknown names; a folder that is not empty; an expert that solves nothing within the
+            horizon; demonstrations that are all too long.
         NothingPlayed: every episode of the panel was aborted by a failing environment.
     """
     if out.exists() and any(out.iterdir()):
@@ -159,7 +161,9 @@ def read_card(actor: str) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def _material(settings: WarmStart, config: Config, suite: Suite, split: str) -> tuple[Actor, list[TokenSequence]]:
+def _material(
+    settings: WarmStart, config: Config, suite: Suite, split: str
+) -> tuple[Actor, list[TokenSequence]]:
     """The actor to begin with, and the demonstrations that fit its context."""
     horizon = config.env.max_steps or suite.max_steps
     shown = list(demonstrate(suite, panel_tasks(suite, split)[: settings.demonstrations], horizon))
@@ -184,7 +188,9 @@ def _material(settings: WarmStart, config: Config, suite: Suite, split: str) -> 
     return actor, kept
 
 
-def _new_card(settings: WarmStart, actor: Actor, suite: Suite, panel: str, demonstrations: int) -> dict[str, Any]:
+def _new_card(
+    settings: WarmStart, actor: Actor, suite: Suite, panel: str, demonstrations: int
+) -> dict[str, Any]:
     return {
         "command": settings.command,
         "start": read_card(settings.start) if settings.start else None,

@@ -45,8 +45,9 @@ def run_jobs(
 ) -> bool:
     """Run the jobs in order, at most `workers` at a time, and wait for them.
 
-    The callbacks are called one at a time. The first SIGINT or SIGTERM starts no further job and is passed on to those
-    that run (a trainer finishes its iteration and saves); the second is passed on as well (it stops at once).
+    The callbacks are called one at a time. The first SIGINT or SIGTERM starts no further job and is passed on
+    to those that run (a trainer finishes its iteration and saves); the second is passed on as well (it stops
+    at once).
 
     Returns:
         True where every job was run, False where a signal came in between.

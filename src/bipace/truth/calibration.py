@@ -33,7 +33,9 @@ def scan_table(found: Scan) -> Any:
 def lines_to_paste(found: Scan) -> str:
     """The choice as TOML for a configuration."""
     whiten = f"whiten = {found.chosen.whiten}\n" if found.chosen.whiten else ""
-    return f"[features]\nlayer = {found.chosen.layer}\n\n[credit]\neps = {found.chosen.eps:g}\n{whiten}".rstrip()
+    return (
+        f"[features]\nlayer = {found.chosen.layer}\n\n[credit]\neps = {found.chosen.eps:g}\n{whiten}".rstrip()
+    )
 
 
 def draw_scan(found: Scan, path: Path) -> None:
@@ -55,7 +57,9 @@ def draw_scan(found: Scan, path: Path) -> None:
         label = f"layer {layer}" + (f", whiten {whiten}" if whiten else "")
         for axis, values in zip(axes, columns, strict=True):
             axis.plot(range(len(radii)), values, marker="o", markersize=3, label=label)
-    for axis, title in zip(axes, ("held-out agreement", "share of steps alone", "mean cluster size"), strict=True):
+    for axis, title in zip(
+        axes, ("held-out agreement", "share of steps alone", "mean cluster size"), strict=True
+    ):
         axis.set_xticks(range(len(radii)), [f"{eps:g}" for eps in radii], fontsize=7)
         axis.set_xlabel("eps")
         axis.set_title(title, fontsize=9)

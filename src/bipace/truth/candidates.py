@@ -30,7 +30,10 @@ class Candidate:
     layer: str | None = None
 
     def values(self, truth: Truth) -> Floats:
-        """[N] its advantages on the truth's rollouts. Raises ValueError where a layer is unknown or missing."""
+        """[N] its advantages on the truth's rollouts.
+
+        Raises ValueError where a layer is unknown or missing.
+        """
         return advantages(truth.with_layer(self.layer), self.recipe).values
 
 

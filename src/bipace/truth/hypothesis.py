@@ -1,16 +1,17 @@
 """The method's central hypothesis, measured: are states whose features are near of nearly equal value?
 
 Everything is looked at inside prompt groups, since no cluster spans two. d is the cosine distance, the chord
-sqrt(2 d) the metric that goes with it, V the value of the truth (re-rolled values are noisy: the noise adds to every
-difference alike, at distance 0 too unless two steps share one state).
+sqrt(2 d) the metric that goes with it, V the value of the truth (re-rolled values are noisy: the noise adds
+to every difference alike, at distance 0 too unless two steps share one state).
 
 - `rank_correlation`: Spearman's, of d with |V - V'| over the pairs of a prompt group, mean over groups.
-- `spread`: root mean square of V - mean of V over the cluster, for clusters of two or more, by radius; `by_chance`:
-  the same for random clusters of the same sizes.
-- `lipschitz_95`, `lipschitz_max`: the L with |V - V'| <= L * chord that 95 % of the pairs need, and all of them. Pairs
-  at distance 0 need none where V agrees, and no L helps where it does not: they are left out, their share is `same`.
-- `bound`: 2 L sqrt(2 eps), what the theory promises of |mean of V over the cluster - V| with leader centroids and a
-  metric, with L = `lipschitz_95`; `bias_mean` and `bias_95`: what is seen of it there.
+- `spread`: root mean square of V - mean of V over the cluster, for clusters of two or more, by radius;
+  `by_chance`: the same for random clusters of the same sizes.
+- `lipschitz_95`, `lipschitz_max`: the L with |V - V'| <= L * chord that 95 % of the pairs need, and all of
+  them. Pairs at distance 0 need none where V agrees, and no L helps where it does not: they are left out,
+  their share is `same`.
+- `bound`: 2 L sqrt(2 eps), what the theory promises of |mean of V over the cluster - V| with leader centroids
+  and a metric, with L = `lipschitz_95`; `bias_mean` and `bias_95`: what is seen of it there.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def stay_together(batch: StepBatch, after: NDArray[np.float32], eps: float) -> d
         eps: radius.
 
     Returns:
-        `kept`: share of the pairs together before that are so after; `new`: share of the pairs together after that
-        were not before. 0 where there is no pair.
+        `kept`: share of the pairs together before that are so after; `new`: share of the pairs together after
+        that were not before. 0 where there is no pair.
     """
     before, later = ByFeatures(eps)(batch), ByFeatures(eps)(replace(batch, features=after))
     both, one, two = _together(segments.pair(before, later)), _together(before), _together(later)

@@ -1,7 +1,7 @@
 """A second geometry: the same rollouts as another model reads them.
 
-A truth does not depend on the features, so that once collected it judges the hidden states of any model: the text of
-the rollouts is rendered by that model's own chat template and tokenizer.
+A truth does not depend on the features, so that once collected it judges the hidden states of any model: the
+text of the rollouts is rendered by that model's own chat template and tokenizer.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def read_by(
 ) -> Truth:
     """The truth with the features of another model in place of its own; kept beside it as PATH.read-NAME.npz.
 
-    Prompt groups in which no step was ever rewarded are not read, since every recipe gives them 0 whatever the features
-    say: their features are zero vectors. (Where every trajectory won, returns-to-go still differ with the steps left.)
+    Prompt groups in which no step was ever rewarded are not read, since every recipe gives them 0 whatever
+    the features say: their features are zero vectors. (Where every trajectory won, returns-to-go still differ
+    with the steps left.)
 
     Args:
         truth: as loaded from PATH.
@@ -45,8 +46,8 @@ def read_by(
         progress: called with the number of finished trajectories.
 
     Raises:
-        ValueError: no rollouts beside the truth, or others than its own; a layer the model does not have; what
-            `Truth.first_members` refuses.
+        ValueError: no rollouts beside the truth, or others than its own; a layer the model does not have;
+            what `Truth.first_members` refuses.
     """
     rollouts = load_rollouts(path)
     if sum(len(rollout["steps"]) for rollout in rollouts) != len(truth.batch):
@@ -79,7 +80,10 @@ def _load(file: Path, identity: str) -> dict[str, NDArray[np.float32]] | None:
 
 
 def _read(
-    rollouts: Sequence[Mapping[str, Any]], actor: Actor, layers: Sequence[int | float], progress: Callable[[int], None]
+    rollouts: Sequence[Mapping[str, Any]],
+    actor: Actor,
+    layers: Sequence[int | float],
+    progress: Callable[[int], None],
 ) -> dict[str, NDArray[np.float32]]:
     chosen = [actor.layer_index(layer) for layer in layers]
     rewarded = {rollout["task"] for rollout in rollouts if any(step["reward"] for step in rollout["steps"])}

@@ -38,11 +38,17 @@ def hypothesis_table(layers: Mapping[str, Any]) -> Any:
 
     columns = ("spread", "by_chance", "bias_mean", "bias_95", "bound", "order_effect")
     table = Table(
-        "layer", "rank correlation", "eps", *columns, title="do near states have near values? (docs/credit.md)"
+        "layer",
+        "rank correlation",
+        "eps",
+        *columns,
+        title="do near states have near values? (docs/credit.md)",
     )
     for name, found in layers.items():
         for eps, at in found["radii"].items():
-            table.add_row(name, _two(found["rank_correlation"]), eps, *(_two(at[column]) for column in columns))
+            table.add_row(
+                name, _two(found["rank_correlation"]), eps, *(_two(at[column]) for column in columns)
+            )
     return table
 
 
@@ -50,15 +56,21 @@ def _two(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def markdown_table(recipes: Mapping[str, Any], metrics: Sequence[str] = METRICS, interval: bool = True) -> str:
+def markdown_table(
+    recipes: Mapping[str, Any], metrics: Sequence[str] = METRICS, interval: bool = True
+) -> str:
     """The same as Markdown."""
     lines = ["| recipe | " + " | ".join(metrics) + " |", "|---" * (len(metrics) + 1) + "|"]
     for label, entry in recipes.items():
-        lines.append(f"| `{label}` | " + " | ".join(cell(entry.get(name), interval) for name in metrics) + " |")
+        lines.append(
+            f"| `{label}` | " + " | ".join(cell(entry.get(name), interval) for name in metrics) + " |"
+        )
     return "\n".join(lines)
 
 
-def draw_scores(panels: Mapping[str, Mapping[str, Any]], path: Path, metrics: Sequence[str] = METRICS[:3]) -> None:
+def draw_scores(
+    panels: Mapping[str, Mapping[str, Any]], path: Path, metrics: Sequence[str] = METRICS[:3]
+) -> None:
     """Bars with intervals: one row of pictures a panel (name -> `score_all` result), one column a metric."""
     import matplotlib as mpl
 

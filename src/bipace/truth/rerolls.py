@@ -1,12 +1,13 @@
 """The truth by re-rolls: play on K times from every state that was visited, over the steps that remained.
 
-V(s) is the mean return of K fresh continuations by the same policy, so the rollouts under judgement never enter their
-own truth (VinePPO, arXiv 2410.01679, estimates values in this way). A = r + gamma V(s') - V(s), with V = 0 behind an
-episode's last step.
+V(s) is the mean return of K fresh continuations by the same policy, so the rollouts under judgement never
+enter their own truth (VinePPO, arXiv 2410.01679, estimates values in this way). A = r + gamma V(s') - V(s),
+with V = 0 behind an episode's last step.
 
-Two steps are in one state when the task and everything the policy can have read and done so far are equal: the whole
-token prefix for a transcript, the sequence of actions for a window. Both fix the environment's state, because an
-environment answers the same actions with the same text; and the number of steps that remain.
+Two steps are in one state when the task and everything the policy can have read and done so far are equal:
+the whole token prefix for a transcript, the sequence of actions for a window. Both fix the environment's
+state, because an environment answers the same actions with the same text; and the number of steps that
+remain.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("group_size", "rerolls"):
             if getattr(self, name) < 2:
-                raise ValueError(f"{name}: {getattr(self, name)}, expected at least 2: with fewer nothing is compared")
+                raise ValueError(
+                    f"{name}: {getattr(self, name)}, expected at least 2: with fewer nothing is compared"
+                )
 
 
 def measure(
@@ -105,8 +108,8 @@ def measure(
         progress: called with the finished and the total number of prompt groups.
 
     Raises:
-        ValueError: an environment without `copy`, or one that answers the same actions differently; a saved truth of
-            another identity.
+        ValueError: an environment without `copy`, or one that answers the same actions differently; a saved
+            truth of another identity.
     """
     if not callable(getattr(collector.suite.make(), "copy", None)):
         raise ValueError(
@@ -151,12 +154,21 @@ def weights_hash(folder: Path) -> str:
 
 
 def _measure_part(
-    actor: Decoder, collector: Collector, tasks: Sequence[str], settings: Settings, stream: Any, describe: Describe
+    actor: Decoder,
+    collector: Collector,
+    tasks: Sequence[str],
+    settings: Settings,
+    stream: Any,
+    describe: Describe,
 ) -> tuple[Truth, list[Trajectory]]:
-    played = collector.collect(actor, tasks, settings.group_size, temperature=settings.temperature, generator=stream)
+    played = collector.collect(
+        actor, tasks, settings.group_size, temperature=settings.temperature, generator=stream
+    )
     kept = [t for t in played if t.steps and not t.error]
     if not kept:
-        raise ValueError(f"tasks: no episode of {', '.join(tasks)} was played to the end; nothing can be measured")
+        raise ValueError(
+            f"tasks: no episode of {', '.join(tasks)} was played to the end; nothing can be measured"
+        )
     states: dict[tuple[object, ...], int] = {}
     starts: list[Start] = []
     here: list[int] = []
@@ -211,7 +223,9 @@ def _visited(collector: Collector, trajectory: Trajectory) -> list[tuple[tuple[o
     return found
 
 
-def _play_on(actor: Decoder, collector: Collector, starts: Sequence[Start], settings: Settings, stream: Any) -> Floats:
+def _play_on(
+    actor: Decoder, collector: Collector, starts: Sequence[Start], settings: Settings, stream: Any
+) -> Floats:
     """[S, K] discounted returns from each state, in the environment's unit."""
     returns = np.zeros((len(starts), settings.rerolls))
     for age in sorted({len(start.steps) for start in starts}):

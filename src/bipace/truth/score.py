@@ -9,10 +9,10 @@
 | zero_share | share of steps with exactly no signal | 1 |
 | gradient_cosine | cosine of the policy gradient with the one the true advantages make, on the same tokens | 0 |
 
-No single metric is safe where most true advantages are near zero: read all of them. Where the truth itself does not
-vary (a subset of steps, a resample) there is nothing to agree with, and the metrics are NaN, `null` in JSON. Every
-metric is a function of sums over prompt groups, so that resampling prompt groups is one matrix product. Ranks are taken
-once, over all steps.
+No single metric is safe where most true advantages are near zero: read all of them. Where the truth itself
+does not vary (a subset of steps, a resample) there is nothing to agree with, and the metrics are NaN, `null`
+in JSON. Every metric is a function of sums over prompt groups, so that resampling prompt groups is one matrix
+product. Ranks are taken once, over all steps.
 """
 
 from __future__ import annotations
@@ -51,11 +51,15 @@ class _Groups:
     def total(self, values: NDArray[Any]) -> Floats:
         """[B + 1, ...] weighted sums of [N, ...] values."""
         columns = values.reshape(len(values), -1).T
-        sums = [np.bincount(self.label, weights=column, minlength=self.weights.shape[1]) for column in columns]
+        sums = [
+            np.bincount(self.label, weights=column, minlength=self.weights.shape[1]) for column in columns
+        ]
         return (self.weights @ np.stack(sums, axis=1)).reshape(-1, *values.shape[1:])
 
 
-def score(truth: Truth, values: Floats, *, bootstraps: int = 500, rows: Bools | None = None) -> dict[str, Floats]:
+def score(
+    truth: Truth, values: Floats, *, bootstraps: int = 500, rows: Bools | None = None
+) -> dict[str, Floats]:
     """Every metric of one recipe: [B + 1] numbers, the estimate first, then B resamples of prompt groups.
 
     Args:
@@ -88,8 +92,8 @@ def score(truth: Truth, values: Floats, *, bootstraps: int = 500, rows: Bools | 
 def noise_ceiling(truth: Truth) -> float:
     """The correlation a perfect recipe would show with this noisy truth: sqrt of the split-half reliability.
 
-    Reliability of K re-rolls from the correlation r of their halves: 2r / (1 + r) (Spearman and Brown). 1 where truth
-    is exact, 0 where the halves do not agree at all.
+    Reliability of K re-rolls from the correlation r of their halves: 2r / (1 + r) (Spearman and Brown). 1
+    where truth is exact, 0 where the halves do not agree at all.
     """
     if not len(truth.halves):
         return 1.0
@@ -110,8 +114,8 @@ def score_all(
 ) -> dict[str, Any]:
     """Judge recipes on the rollouts of several seeds and at several group sizes, as JSON.
 
-    A metric is the mean over seeds; its 95 % interval resamples the prompt groups of each seed. `seeds` lists the
-    estimates of each. With `details`, each recipe is also judged without first steps and by step index.
+    A metric is the mean over seeds; its 95 % interval resamples the prompt groups of each seed. `seeds` lists
+    the estimates of each. With `details`, each recipe is also judged without first steps and by step index.
 
     Args:
         truths: one a seed.
@@ -122,7 +126,8 @@ def score_all(
 
     Raises:
         NoVariance: on every seed; seeds without variance are left out and counted otherwise.
-        ValueError: a candidate asks for a layer the truth does not hold; a group size above the one collected.
+        ValueError: a candidate asks for a layer the truth does not hold; a group size above the one
+            collected.
     """
     usable = [truth for truth in truths if truth.advantage.std() > _EXACT]
     if not usable:
@@ -149,14 +154,18 @@ def _brief(truth: Truth) -> dict[str, Any]:
     return identity if tasks is None else {**identity, "groups": len(tasks)}
 
 
-def _judge(truths: Sequence[Truth], candidates: Sequence[Candidate], bootstraps: int, details: bool) -> dict[str, Any]:
+def _judge(
+    truths: Sequence[Truth], candidates: Sequence[Candidate], bootstraps: int, details: bool
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     ceiling = float(np.mean([noise_ceiling(t) for t in truths]))
     for candidate in candidates:
         values = [candidate.values(truth) for truth in truths]
         entry = samples(truths, values, bootstraps)
         if ceiling > 0:
-            entry["pearson_corrected"] = {k: _over(v, ceiling) for k, v in entry["pearson"].items() if k != "seeds"}
+            entry["pearson_corrected"] = {
+                k: _over(v, ceiling) for k, v in entry["pearson"].items() if k != "seeds"
+            }
         if details:
             later = [truth.batch.t > 0 for truth in truths]
             entry["without_first"] = samples(truths, values, bootstraps, later)
@@ -170,7 +179,9 @@ def samples(
 ) -> dict[str, Any]:
     """Metric -> value, low, high and the seeds' own estimates; null where it is not defined."""
     picked = rows or [None] * len(truths)
-    each = [score(t, v, bootstraps=bootstraps, rows=r) for t, v, r in zip(truths, values, picked, strict=True)]
+    each = [
+        score(t, v, bootstraps=bootstraps, rows=r) for t, v, r in zip(truths, values, picked, strict=True)
+    ]
     out: dict[str, Any] = {}
     for name in METRICS:
         # Seeds on which the metric is not defined (no step stands out of the noise) are left out of its mean.
@@ -190,7 +201,9 @@ def _by_step(truths: Sequence[Truth], values: Sequence[Floats]) -> list[dict[str
     for index in range(_LAST_INDEX + 1):
         rows = [t.batch.t >= index if index == _LAST_INDEX else t.batch.t == index for t in truths]
         n = sum(int(r.sum()) for r in rows)
-        scores = [score(t, v, bootstraps=0, rows=r) for t, v, r in zip(truths, values, rows, strict=True) if r.any()]
+        scores = [
+            score(t, v, bootstraps=0, rows=r) for t, v, r in zip(truths, values, rows, strict=True) if r.any()
+        ]
         defined = [s["pearson"][0] for s in scores if np.isfinite(s["pearson"][0])]
         pearson = float(np.mean(defined)) if defined else None
         out.append({"t": index, "share": n / max(total, 1), "pearson": pearson})
@@ -209,7 +222,9 @@ def _resample(label: Ints, bootstraps: int) -> _Groups:
     label = segments.compact(label)
     groups = int(label.max()) + 1
     drawn = (
-        np.random.default_rng(0).multinomial(groups, np.full(groups, 1 / groups), size=bootstraps).astype(np.float64)
+        np.random.default_rng(0)
+        .multinomial(groups, np.full(groups, 1 / groups), size=bootstraps)
+        .astype(np.float64)
     )
     return _Groups(label, np.concatenate([np.ones((1, groups)), drawn]))
 
@@ -234,7 +249,9 @@ def _cosine(groups: _Groups, gradient: NDArray[np.float32], x: Floats, y: Floats
         return np.full(len(groups.weights), np.nan)
     estimated, true = (_by_group(groups.label, gradient, weight) for weight in (x, y))
     inner = {"xy": estimated @ true.T, "xx": estimated @ estimated.T, "yy": true @ true.T}
-    xy, xx, yy = (np.einsum("bp,pq,bq->b", groups.weights, inner[k], groups.weights) for k in ("xy", "xx", "yy"))
+    xy, xx, yy = (
+        np.einsum("bp,pq,bq->b", groups.weights, inner[k], groups.weights) for k in ("xy", "xx", "yy")
+    )
     return np.where(yy > 0, np.where(xx > 0, xy / np.sqrt(xx * yy), 0.0), np.nan)
 
 
@@ -250,8 +267,8 @@ def _by_group(label: Ints, gradient: NDArray[np.float32], weight: Floats) -> Flo
 def _interval(value: float, drawn: Floats) -> tuple[float, float]:
     """95 % percentile interval of the resamples, moved so that their mean is the estimate.
 
-    Resampled groups are fewer different groups, and noise that has averaged out over all of them comes back: cosines of
-    resamples are too small. The move takes that bias out.
+    Resampled groups are fewer different groups, and noise that has averaged out over all of them comes back:
+    cosines of resamples are too small. The move takes that bias out.
     """
     if not len(drawn):
         return np.nan, np.nan

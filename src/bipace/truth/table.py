@@ -1,7 +1,8 @@
 """What is true of a set of rollouts: the value of every state and the advantage of every action taken, on disk.
 
-A truth is collected once and judges any number of recipes afterwards. It is written as an npz file with the arrays and
-a JSON file with its identity: the policy, tasks and settings it was made with. Another identity is refused.
+A truth is collected once and judges any number of recipes afterwards. It is written as an npz file with the
+arrays and a JSON file with its identity: the policy, tasks and settings it was made with. Another identity is
+refused.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class Truth:
         advantage: [N] r + gamma V' - V; V' = 0 behind an episode's last step.
         halves: [2, N] the same from each half of the re-rolls, or [0, N] where the truth is exact.
         error: [N] standard error of the advantage; 0 where it is exact.
-        gradient: [N, W] a vector for each step whose inner products are those of the gradients of log pi(response),
-            exactly or, for a large model, as a random sketch. W = 0: not known.
+        gradient: [N, W] a vector for each step whose inner products are those of the gradients of log
+            pi(response), exactly or, for a large model, as a random sketch. W = 0: not known.
         layers: name -> [N, D] float32 state features.
         identity: what the truth is of: JSON values only.
     """
@@ -63,7 +64,9 @@ class Truth:
             if name is None:
                 return self.batch
         if name not in self.layers:
-            raise ValueError(f"layer: unknown {name!r}; this truth holds {', '.join(self.layers) or 'no features'}")
+            raise ValueError(
+                f"layer: unknown {name!r}; this truth holds {', '.join(self.layers) or 'no features'}"
+            )
         return replace(self.batch, features=self.layers[name])
 
     def take(self, rows: NDArray[np.int64]) -> Truth:
@@ -97,8 +100,8 @@ class Truth:
 def join(truths: Sequence[Truth], identity: Mapping[str, Any]) -> Truth:
     """One truth of several with different prompt groups.
 
-    Prompt groups, trajectories, observations and actions are numbered on, so that labels of different parts never
-    meet. That is right because no cluster spans two prompt groups.
+    Prompt groups, trajectories, observations and actions are numbered on, so that labels of different parts
+    never meet. That is right because no cluster spans two prompt groups.
     """
     offsets = dict.fromkeys(("task", "trajectory", "observation", "action"), 0)
     columns: dict[str, list[NDArray[Any]]] = {name: [] for name in _COLUMNS}
@@ -158,7 +161,9 @@ def load_rollouts(path: Path) -> list[dict[str, Any]]:
     """
     file = path.with_name(path.name + SUFFIXES[2])
     if not file.is_file():
-        raise ValueError(f"{file}: missing, so no other model can read these rollouts; collect the truth again")
+        raise ValueError(
+            f"{file}: missing, so no other model can read these rollouts; collect the truth again"
+        )
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 

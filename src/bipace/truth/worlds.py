@@ -1,4 +1,7 @@
-"""The exact truth: rollouts of a tabular text process, whose values are known to the last digit. No torch needed."""
+"""The exact truth: rollouts of a tabular text process, whose values are known to the last digit.
+
+No torch needed.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +35,12 @@ def world_truth(
 ) -> Truth:
     """Roll a half-skilled policy out in a world of `bipace.theory.textworlds` and note what is true.
 
-    The policy plays the best action with probability `skill` and otherwise a uniform one. Three feature geometries
-    stand in for hidden states: "state" (one-hot: a perfect encoder), "spread" (random directions of the states, moved
-    by noise and by the phrasing) and "squeezed" (the same, plus a long direction that all states share, which brings
-    every cosine near 1, as raw hidden states of language models do). The gradient vectors are those of a tabular
-    softmax policy, exactly: (one-hot action - pi) in the coordinates of the state.
+    The policy plays the best action with probability `skill` and otherwise a uniform one. Three feature
+    geometries stand in for hidden states: "state" (one-hot: a perfect encoder), "spread" (random directions
+    of the states, moved by noise and by the phrasing) and "squeezed" (the same, plus a long direction that
+    all states share, which brings every cosine near 1, as raw hidden states of language models do). The
+    gradient vectors are those of a tabular softmax policy, exactly: (one-hot action - pi) in the coordinates
+    of the state.
 
     Args:
         name: a key of WORLDS.
@@ -51,7 +55,9 @@ def world_truth(
         ValueError: an unknown world; G below 2; skill outside [0, 1]; what `sample` refuses.
     """
     if group_size < 2:
-        raise ValueError(f"group_size: {group_size}, expected at least 2: with fewer there is nothing to compare")
+        raise ValueError(
+            f"group_size: {group_size}, expected at least 2: with fewer there is nothing to compare"
+        )
     if not 0.0 <= skill <= 1.0:
         raise ValueError(f"skill: {skill}, expected a probability in [0, 1]")
     mdp = world(name, **(options or {}))
@@ -71,13 +77,24 @@ def world_truth(
     identity = {"world": name, "options": dict(options or {}), "groups": groups, "group_size": group_size}
     identity |= {"horizon": horizon, "skill": skill, "seed": seed, "gamma": mdp.gamma}
     return Truth(
-        batch, rolled.value, rolled.advantage, np.zeros((0, n)), np.zeros(n), gradient.reshape(n, -1), layers, identity
+        batch,
+        rolled.value,
+        rolled.advantage,
+        np.zeros((0, n)),
+        np.zeros(n),
+        gradient.reshape(n, -1),
+        layers,
+        identity,
     )
 
 
 def _geometries(mdp: TextMDP) -> Any:
     spread = noisy_embedding(
-        mdp.n_states, _WIDTH, noise=_NOISE, paraphrase=_PHRASING, n_texts=max(len(forms) for forms in mdp.texts)
+        mdp.n_states,
+        _WIDTH,
+        noise=_NOISE,
+        paraphrase=_PHRASING,
+        n_texts=max(len(forms) for forms in mdp.texts),
     )
     shared = np.zeros(_WIDTH, np.float32)
     shared[0] = _SQUEEZE

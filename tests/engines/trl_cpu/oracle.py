@@ -40,7 +40,9 @@ def plain_states(model, tokens, layer):
     """hidden_states[layer] of one sequence alone: no padding, no hook, no dropout."""
     was = model.training
     model.eval()
-    found = model(input_ids=torch.tensor([tokens]), output_hidden_states=True, use_cache=False).hidden_states[layer][0]
+    found = model(input_ids=torch.tensor([tokens]), output_hidden_states=True, use_cache=False).hidden_states[
+        layer
+    ][0]
     model.train(was)
     return found
 
@@ -78,7 +80,9 @@ def table(trainer, output, suite, tasks, calls, layer=None):
                 reward = turn.reward
                 action = executed_key(command, executed_command(command, offered, turn), turn.valid)
             values = (task, order.index(row), t, reward, action, (row, start, end))
-            for name, value in zip(("task", "trajectory", "t", "reward", "action", "span"), values, strict=True):
+            for name, value in zip(
+                ("task", "trajectory", "t", "reward", "action", "span"), values, strict=True
+            ):
                 columns[name].append(value)
     return columns
 

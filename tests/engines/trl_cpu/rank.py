@@ -13,7 +13,16 @@ import torch.distributed as dist
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from trl_cpu import oracle
-from trl_cpu.small import SUITE_STEPS, GRPOTrainer, StepCreditTrainer, easy, make, recorded, tokenizer, weights
+from trl_cpu.small import (
+    SUITE_STEPS,
+    GRPOTrainer,
+    StepCreditTrainer,
+    easy,
+    make,
+    recorded,
+    tokenizer,
+    weights,
+)
 
 
 def main(folder, kind, recipe):

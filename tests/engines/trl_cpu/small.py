@@ -8,7 +8,8 @@ from pathlib import Path
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-# TRL and transformers announce their own deprecations while they are imported and configured; none of them is ours.
+# TRL and transformers announce their own deprecations while they are imported and configured; none of them is
+# ours.
 warnings.filterwarnings("ignore", category=FutureWarning)
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 
@@ -75,7 +76,10 @@ def make(kind=StepCreditTrainer, folder=None, *, tasks=4, group=4, actor=None, s
     }  # fmt: skip
     extra = own if kind is not GRPOTrainer else {}
     return kind(
-        model=model() if actor is None else actor, args=GRPOConfig(**{**settings, **options}), **theirs, **extra
+        model=model() if actor is None else actor,
+        args=GRPOConfig(**{**settings, **options}),
+        **theirs,
+        **extra,
     )
 
 
@@ -129,7 +133,8 @@ class Script:
             row = next(
                 r
                 for r in range(len(self.at))
-                if r not in taken and (list(read[: len(self.seen[r])]) == self.seen[r] if self.at[r] else r == n)
+                if r not in taken
+                and (list(read[: len(self.seen[r])]) == self.seen[r] if self.at[r] else r == n)
             )
             taken.add(row)
             tokens = self.tokenizer.encode(self.responses[row][self.at[row]], add_special_tokens=False)

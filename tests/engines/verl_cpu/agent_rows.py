@@ -23,7 +23,10 @@ class Planner:
 
     async def generate(self, request_id, *, prompt_ids, sampling_params):
         assert sampling_params["max_tokens"] == 32
-        tokens = [*self.tokenizer.encode(next(self.plan), add_special_tokens=False), self.tokenizer.eos_token_id]
+        tokens = [
+            *self.tokenizer.encode(next(self.plan), add_special_tokens=False),
+            self.tokenizer.eos_token_id,
+        ]
         return TokenOutput(token_ids=tokens, log_probs=[-0.5] * len(tokens), extra_fields={"global_steps": 3})
 
 

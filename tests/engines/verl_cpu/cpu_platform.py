@@ -1,7 +1,7 @@
 """A verl platform whose device is the CPU, for tests on machines without a GPU. Not part of the product.
 
-verl asks its platform for device counts, memory and streams; on a CPU most answers are constants. Ray hands out
-logical GPUs (ray.init(num_gpus=ranks)), so that placement works as it does on a real node.
+verl asks its platform for device counts, memory and streams; on a CPU most answers are constants. Ray hands
+out logical GPUs (ray.init(num_gpus=ranks)), so that placement works as it does on a real node.
 """
 
 import contextlib
@@ -107,6 +107,6 @@ set_platform(CpuPlatform())
 
 # verl builds "cpu:gloo,{device}:{backend}", which names the CPU twice here and is refused by torch.
 _initialize = verl.utils.distributed.initialize_global_process_group_ray
-verl.utils.distributed.initialize_global_process_group_ray = lambda timeout_second=None, backend=None: _initialize(
-    timeout_second=timeout_second, backend=backend or "cpu:gloo"
+verl.utils.distributed.initialize_global_process_group_ray = lambda timeout_second=None, backend=None: (
+    _initialize(timeout_second=timeout_second, backend=backend or "cpu:gloo")
 )

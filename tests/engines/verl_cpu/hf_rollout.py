@@ -1,7 +1,7 @@
 """A verl rollout named `hf`: one Ray actor per replica that decodes with a Hugging Face model. Not part of the product.
 
-Calls that wait at the same time are decoded side by side. Each set of weights that arrives is written down (tensor
-count and checksum by name), so that a test can hold it against the checkpoint.
+Calls that wait at the same time are decoded side by side. Each set of weights that arrives is written down
+(tensor count and checksum by name), so that a test can hold it against the checkpoint.
 """
 
 import asyncio
@@ -31,7 +31,11 @@ def decode(model, eos, requests):
     open_rows, past, current = set(range(len(requests))), None, ids
     while open_rows:
         out = model(
-            input_ids=current, attention_mask=mask, position_ids=positions, past_key_values=past, use_cache=True
+            input_ids=current,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=past,
+            use_cache=True,
         )
         past = out.past_key_values
         scores = out.logits[:, -1].float() / torch.where(temperature == 0, 1.0, temperature)
@@ -62,12 +66,17 @@ class Server:
     async def generate(self, prompt_ids, sampling_params, request_id=None, **_):
         answer = asyncio.get_running_loop().create_future()
         limit = int(sampling_params.get("max_tokens") or self.limit)
-        self.waiting.append(((list(prompt_ids), limit, float(sampling_params.get("temperature", 1.0))), answer))
+        self.waiting.append(
+            ((list(prompt_ids), limit, float(sampling_params.get("temperature", 1.0))), answer)
+        )
         if self.worker is None:
             self.worker = asyncio.create_task(self._drain())
         tokens, logprobs, reason = await answer
         return TokenOutput(
-            token_ids=tokens, log_probs=logprobs, stop_reason=reason, extra_fields={"global_steps": self.version}
+            token_ids=tokens,
+            log_probs=logprobs,
+            stop_reason=reason,
+            extra_fields={"global_steps": self.version},
         )
 
     async def _drain(self):

@@ -1,8 +1,9 @@
 """Reader of ART's trajectory files: `NNNN.parquet` (art/utils/trajectory_logging.py, versions 1 and 2).
 
-One row a trajectory: {group_index, reward, metrics, metadata, messages: [{role, content, tool_calls, trainable}]}. An
-answer that is not trainable was given to the agent. Version 2 keeps the whole model as `trajectory_json`, with the
-other histories of a trajectory (a compaction, a sub-conversation), which share its reward.
+One row a trajectory: {group_index, reward, metrics, metadata, messages: [{role, content, tool_calls,
+trainable}]}. An answer that is not trainable was given to the agent. Version 2 keeps the whole model as
+`trajectory_json`, with the other histories of a trajectory (a compaction, a sub-conversation), which share
+its reward.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def read_art(where: str, record: Mapping[str, Any], reading: Reading) -> Iterato
 
 
 def _histories(record: Mapping[str, Any], whole: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
-    given = [whole.get("messages_and_choices")] if whole.get("messages_and_choices") else [record.get("messages")]
+    given = (
+        [whole.get("messages_and_choices")] if whole.get("messages_and_choices") else [record.get("messages")]
+    )
     extra = mappings(whole.get("additional_histories"), "additional_histories")
     given += [history.get("messages_and_choices") for history in extra]
     return [_chat(listed(history, "messages")) for history in given if history]
@@ -76,7 +79,9 @@ def _chat(messages: Any) -> list[Mapping[str, Any]]:
     for i, message in enumerate(messages):
         message = mapped(message, f"messages[{i}]")
         choice = isinstance(message.get("message"), Mapping)
-        inner = {**message["message"], "finish_reason": message.get("finish_reason")} if choice else dict(message)
+        inner = (
+            {**message["message"], "finish_reason": message.get("finish_reason")} if choice else dict(message)
+        )
         inner["tool_calls"] = _json(inner.get("tool_calls"), f"messages[{i}].tool_calls")
         chat.append(inner)
         sampled.append(choice or inner.get("trainable") is True)

@@ -1,8 +1,8 @@
 """Reader of ATIF 1.0-1.8, the Agent Trajectory Interchange Format (harbor: models/trajectories).
 
-What is copied from an earlier document (`is_copied_context`) is context, not a step; a step without a model call
-(`llm_call_count` 0) is the harness's; a continuation and its beginning are one trajectory; a sub-agent's document is a
-trajectory of its own, linked to its parent.
+What is copied from an earlier document (`is_copied_context`) is context, not a step; a step without a model
+call (`llm_call_count` 0) is the harness's; a continuation and its beginning are one trajectory; a sub-agent's
+document is a trajectory of its own, linked to its parent.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ def is_atif(record: object) -> bool:
 def read_atif(where: str, record: Mapping[str, Any], reading: Reading) -> Iterator[LoggedTrajectory]:
     """{schema_version, session_id, agent, steps: [{source, message, tool_calls, observation}]}.
 
-    A step of source `agent` that a model made is a step; what came from the user, the system or an observation before
-    it is what it read. The reward is looked for beside the trajectory (reward, extra, final_metrics), and in the run
-    folder. The prompt group is a task id if there is one, else the first user message.
+    A step of source `agent` that a model made is a step; what came from the user, the system or an
+    observation before it is what it read. The reward is looked for beside the trajectory (reward, extra,
+    final_metrics), and in the run folder. The prompt group is a task id if there is one, else the first user
+    message.
     """
     del reading
     if _is_document(record):
@@ -57,7 +58,11 @@ def _document(record: Mapping[str, Any], where: str, parent: str) -> Iterator[Lo
     about = _about(record)
     reward = as_number(first(about, (*REWARDS, *OUTCOMES)))
     context, found = message_steps(messages, reward)
-    name, whole, order = _name(record, where), _run(record, agent), number(_index(agent), "agent.extra") or 0.0
+    name, whole, order = (
+        _name(record, where),
+        _run(record, agent),
+        number(_index(agent), "agent.extra") or 0.0,
+    )
     above = named(agent, ("extra.parent_session_id",))
     notes = [f"{copied} steps copied from an earlier document are context"] if copied else []
     notes += [f"{dispatched} steps without a model call are the harness's"] if dispatched else []
@@ -124,7 +129,11 @@ def _results(step: Mapping[str, Any], i: int) -> list[Mapping[str, Any]]:
 
 
 def _ended(step: Mapping[str, Any]) -> dict[str, Any]:
-    return {"finish_reason": first(step, ("extra.finish_reason", "metrics.extra.finish_reason", "extra.stop_reason"))}
+    return {
+        "finish_reason": first(
+            step, ("extra.finish_reason", "metrics.extra.finish_reason", "extra.stop_reason")
+        )
+    }
 
 
 def _about(record: Mapping[str, Any]) -> dict[str, Any]:

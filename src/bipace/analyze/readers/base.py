@@ -25,7 +25,17 @@ __all__ = [
 
 REWARDS = ("reward", "score", "return", "reward_info.reward")
 OUTCOMES = ("won", "is_resolved", "resolved", "success", "solved", "acc", "is_correct", "correct", "passed")
-TASKS = ("task_id", "task", "example_id", "prompt_id", "instance_id", "question_id", "problem_id", "uid", "group_id")
+TASKS = (
+    "task_id",
+    "task",
+    "example_id",
+    "prompt_id",
+    "instance_id",
+    "question_id",
+    "problem_id",
+    "uid",
+    "group_id",
+)
 NAMES = ("trajectory_id", "traj_uid", "rollout_id", "id", "trial", "rollout", "sample", "member")
 ROLES = ("agent", "agent_name", "role", "agent_role")
 SEGMENTS = ("segment", "segment_index", "segment_id", "part", "continuation_index")
@@ -108,7 +118,9 @@ def spoken(
 
 def ids_of(about: Mapping[str, Any]) -> tuple[str, ...]:
     """Every id of a rollout in a record, the most telling first."""
-    return tuple(dict.fromkeys(str(about[k]) for k in NAMES if isinstance(about.get(k), (str, int)) and about[k] != ""))
+    return tuple(
+        dict.fromkeys(str(about[k]) for k in NAMES if isinstance(about.get(k), (str, int)) and about[k] != "")
+    )
 
 
 def outcome_of(about: Mapping[str, Any]) -> float | None:

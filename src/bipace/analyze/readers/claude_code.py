@@ -1,8 +1,8 @@
 """Reader of Claude Code's session files: one line an event {type, uuid, sessionId, message, isSidechain, ...}.
 
-An answer is written in several lines, one a content block, under one message id. Lines that a resumed session copied
-carry the uuid of the original. A sidechain is a sub-agent: in the same file in older versions, in `agent-ID.jsonl` in
-newer ones. The files hold no reward.
+An answer is written in several lines, one a content block, under one message id. Lines that a resumed session
+copied carry the uuid of the original. A sidechain is a sub-agent: in the same file in older versions, in
+`agent-ID.jsonl` in newer ones. The files hold no reward.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def is_claude_code(record: object) -> bool:
 def read_claude_code(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTrajectory]:
     """A session is a trajectory, a sidechain one of its own; what was copied from an earlier session counts once.
 
-    The prompt group is the first thing the user wrote. The summary of a compaction is something the agent read.
+    The prompt group is the first thing the user wrote. The summary of a compaction is something the agent
+    read.
     """
     threads: dict[tuple[str, str], list[dict[str, Any]]] = {}
     seen: set[str] = set()
@@ -60,7 +61,9 @@ def read_claude_code(found: Iterable[Located], reading: Reading) -> Iterator[Log
     mains = {session for session, thread in threads if not thread}
     for (session, thread), messages in threads.items():
         out = failed.get((session, thread), "")
-        yield from _trajectory(session, thread, messages, places[session, thread], session in mains, out, reading)
+        yield from _trajectory(
+            session, thread, messages, places[session, thread], session in mains, out, reading
+        )
 
 
 def _thread(line: Mapping[str, Any], identity: str, roots: dict[str, str]) -> str:
@@ -84,7 +87,13 @@ def _add(messages: list[dict[str, Any]], message: dict[str, Any]) -> None:
 
 
 def _trajectory(
-    session: str, thread: str, messages: list[dict[str, Any]], where: str, whole: bool, out: str, reading: Reading
+    session: str,
+    thread: str,
+    messages: list[dict[str, Any]],
+    where: str,
+    whole: bool,
+    out: str,
+    reading: Reading,
 ) -> Iterator[LoggedTrajectory]:
     try:
         context, steps = message_steps(messages, None)

@@ -1,6 +1,7 @@
 """Readers of formats that keep one conversation, or one episode, in one record.
 
-Sources: tau-bench's result lists ({task_id, trial, reward, traj}), OpenAI message lists, verifiers 0.1 `results.jsonl`
+Sources: tau-bench's result lists ({task_id, trial, reward, traj}), OpenAI message lists, verifiers 0.1
+    `results.jsonl`
 (save_utils.state_to_output), and this project's own episodes (bipace.rollout.records).
 """
 
@@ -24,7 +25,9 @@ def read_tau_bench(where: str, record: Mapping[str, Any], reading: Reading) -> I
     """{task_id, trial, reward, traj: messages}: one assistant message is a step, one task id a prompt group."""
     if is_messages(record.get("traj")):
         name = f"task {record.get('task_id')}, trial {record.get('trial', where)}"
-        yield from conversation(record["traj"], reward_of(record, where, reading), record, where, reading, name)
+        yield from conversation(
+            record["traj"], reward_of(record, where, reading), record, where, reading, name
+        )
     else:
         reading.skip(where, "traj: expected a list of messages")
 

@@ -26,8 +26,8 @@ def is_inspect(record: object) -> bool:
 def read_inspect(where: str, record: Mapping[str, Any], reading: Reading) -> Iterator[LoggedTrajectory]:
     """The prompt group is a sample of a task, the member its epoch; the reward is the first score that is a value.
 
-    Values are numbers as Inspect reads them: C 1, P 0.5, I and N 0, yes and no. A sample with an error, or without
-    any score where the log's others have some, is out. Attached texts are put back into the messages.
+    Values are numbers as Inspect reads them: C 1, P 0.5, I and N 0, yes and no. A sample with an error, or
+    without any score where the log's others have some, is out. Attached texts are put back into the messages.
     """
     attached = mapped(record.get("attachments"), "attachments")
     messages = [_prompted(_resolved(m, attached)) for m in mappings(record.get("messages"), "messages")]

@@ -1,6 +1,7 @@
 """Readers of OpenHands: the event lists of v0, the evaluation output, and the events of the SDK (v1).
 
-Sources: openhands/events/serialization/event.py and core/schema/action.py (v0), evaluation/utils/shared.py: EvalOutput,
+Sources: openhands/events/serialization/event.py and core/schema/action.py (v0), evaluation/utils/shared.py:
+    EvalOutput,
 openhands/sdk/event (v1: ActionEvent, MessageEvent, ObservationEvent, AgentErrorEvent, Condensation).
 """
 
@@ -23,7 +24,16 @@ _HOUSEKEEPING = (
     "system", "recall", "change_agent_state", "null", "condensation", "condensation_request", "start", "pause",
     "resume", "stop", "push", "send_pr", "loop_recovery",
 )  # fmt: skip
-_UNSAID = ("thought", "hidden", "blocking", "is_confirmed", "confirmation_state", "security_risk", "is_static", "cwd")
+_UNSAID = (
+    "thought",
+    "hidden",
+    "blocking",
+    "is_confirmed",
+    "confirmation_state",
+    "security_risk",
+    "is_static",
+    "cwd",
+)
 _V1_SILENT = (
     "ConversationStateUpdateEvent",
     "PauseEvent",
@@ -46,7 +56,12 @@ def is_event(record: object) -> bool:
 
 def is_evaluation(record: object) -> bool:
     """A line of an evaluation's output: {instance_id, test_result, history}."""
-    return isinstance(record, Mapping) and "instance_id" in record and "history" in record and "test_result" in record
+    return (
+        isinstance(record, Mapping)
+        and "instance_id" in record
+        and "history" in record
+        and "test_result" in record
+    )
 
 
 def read_events(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTrajectory]:
@@ -81,12 +96,16 @@ def read_evaluation(where: str, record: Mapping[str, Any], reading: Reading) -> 
     identity = as_text(record["instance_id"])
     reward = as_number(first(record, _places()))
     attempt = named(record, ("attempt",))
-    yield _conversation(events, record, where, identity, identity + (f", attempt {attempt}" if attempt else ""), reward)
+    yield _conversation(
+        events, record, where, identity, identity + (f", attempt {attempt}" if attempt else ""), reward
+    )
 
 
 def _places() -> list[str]:
     beside = ("test_result.report.", "test_result.", "report.", "")
-    return [f"{place}{name}" for place in beside for name in ("reward", "score", "resolved", "success", "result")]
+    return [
+        f"{place}{name}" for place in beside for name in ("reward", "score", "resolved", "success", "result")
+    ]
 
 
 def _conversation(
@@ -142,7 +161,9 @@ def _v0(event: Mapping[str, Any], i: int) -> Given:
     if "observation" in event and "action" not in event:
         if event["observation"] in ("agent_state_changed", "null") or event.get("content") in (None, ""):
             return []
-        return [({"role": "tool", "content": event["content"], "tool_call_id": metadata.get("tool_call_id")}, "")]
+        return [
+            ({"role": "tool", "content": event["content"], "tool_call_id": metadata.get("tool_call_id")}, "")
+        ]
     args = mapped(event.get("args"), f"events[{i}].args")
     if action == "system":
         return [({"role": "system", "content": args.get("content")}, "")]
@@ -191,7 +212,9 @@ def _v1(event: Mapping[str, Any]) -> Given:
         return []
     held = event.get("observation") or event.get("error") or event.get("rejection_reason")
     content = held.get("content", held.get("output")) if isinstance(held, Mapping) else held
-    return [({"role": "tool", "content": content if content is not None else held, "tool_call_id": whose}, "")]
+    return [
+        ({"role": "tool", "content": content if content is not None else held, "tool_call_id": whose}, "")
+    ]
 
 
 def _spoken(call: Any, event: Mapping[str, Any]) -> Any:
@@ -200,7 +223,11 @@ def _spoken(call: Any, event: Mapping[str, Any]) -> Any:
         return call
     action = event.get("action")
     own = {k: v for k, v in action.items() if k != "kind"} if isinstance(action, Mapping) else None
-    return {"id": call.get("id"), "name": call.get("name"), "arguments": own if own else call.get("arguments")}
+    return {
+        "id": call.get("id"),
+        "name": call.get("name"),
+        "arguments": own if own else call.get("arguments"),
+    }
 
 
 def _error(event: Mapping[str, Any]) -> str:

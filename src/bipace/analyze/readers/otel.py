@@ -1,7 +1,7 @@
 """Spans of OpenTelemetry in the three shapes in which they are kept: Phoenix's JSON, flat columns, OTLP.
 
-Attributes are dotted names with indices (`llm.input_messages.0.message.role`) or already nested objects; they become
-nested objects and lists.
+Attributes are dotted names with indices (`llm.input_messages.0.message.role`) or already nested objects; they
+become nested objects and lists.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def nested(record: Mapping[str, Any]) -> Iterator[tuple[dict[str, str], dict[str
         yield _span(record, _attributes(record))
         return
     for i, resource in enumerate(mappings(resources, "resourceSpans")):
-        for scope in mappings(first(resource, ("scopeSpans", "scope_spans")), f"resourceSpans[{i}].scopeSpans"):
+        for scope in mappings(
+            first(resource, ("scopeSpans", "scope_spans")), f"resourceSpans[{i}].scopeSpans"
+        ):
             for span in mappings(scope.get("spans"), "spans"):
                 pairs = mappings(span.get("attributes"), "attributes")
                 yield _span(span, _tree({str(p.get("key")): _plain(p.get("value")) for p in pairs}))
@@ -50,7 +52,9 @@ def _message(item: Mapping[str, Any]) -> dict[str, Any]:
         ]
     calls = message.get("tool_calls")
     if isinstance(calls, list):
-        message["tool_calls"] = [first(c, ("tool_call",)) or c if isinstance(c, Mapping) else c for c in calls]
+        message["tool_calls"] = [
+            first(c, ("tool_call",)) or c if isinstance(c, Mapping) else c for c in calls
+        ]
     message.setdefault("role", "user")
     return message
 
@@ -60,9 +64,14 @@ def _attributes(record: Mapping[str, Any]) -> dict[str, Any]:
     pairs = listed(given, "attributes") if isinstance(given, list) else None
     if pairs is not None:
         return _tree(
-            {str(mapped(p, "attributes").get("key")): _plain(mapped(p, "attributes").get("value")) for p in pairs}
+            {
+                str(mapped(p, "attributes").get("key")): _plain(mapped(p, "attributes").get("value"))
+                for p in pairs
+            }
         )
-    flat = {str(k).removeprefix("attributes."): v for k, v in record.items() if str(k).startswith("attributes.")}
+    flat = {
+        str(k).removeprefix("attributes."): v for k, v in record.items() if str(k).startswith("attributes.")
+    }
     return _tree({**flat, **mapped(given, "attributes")})
 
 
@@ -109,7 +118,9 @@ def _tree(flat: Mapping[str, Any]) -> dict[str, Any]:
             at = inner
         held = at.get(leaf)
         at[leaf] = (
-            {**held, "": value} if isinstance(held, dict) and not isinstance(value, Mapping) else _merged(held, value)
+            {**held, "": value}
+            if isinstance(held, dict) and not isinstance(value, Mapping)
+            else _merged(held, value)
         )
     return {name: _lists(value) for name, value in root.items()}
 

@@ -1,7 +1,7 @@
 """Items of the OpenAI Responses API -> chat messages; and the reader of NVIDIA NeMo Gym's rollouts, which hold them.
 
-NeMo Gym (nemo_gym/rollout_collection.py) writes one line a rollout: {responses_create_params, response, reward,
-_ng_task_index, _ng_rollout_index}, with whatever the verifier adds.
+NeMo Gym (nemo_gym/rollout_collection.py) writes one line a rollout: {responses_create_params, response,
+reward, _ng_task_index, _ng_rollout_index}, with whatever the verifier adds.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def item_messages(items: object, field: str) -> list[dict[str, Any]]:
         item = mapped(item, f"{field}[{i}]")
         kind, role = item.get("type") or "message", item.get("role")
         if kind in _OUTPUTS or (kind != "message" and "output" in item and "arguments" not in item):
-            messages.append({"role": "tool", "content": item.get("output"), "tool_call_id": item.get("call_id")})
+            messages.append(
+                {"role": "tool", "content": item.get("output"), "tool_call_id": item.get("call_id")}
+            )
         elif kind == "message" and role != "assistant":
             messages.append(
                 {"role": role if role in ("system", "developer") else "user", "content": item.get("content")}

@@ -16,14 +16,17 @@ Column = Sequence[float | None]
 def settled(rewards: Sequence[Column], reading: Reading) -> list[list[float | None]]:
     """Rewards by trajectory as they enter the analysis.
 
-    A null before a number reads as 0: the row was not rewarded. A reward that never changes within a trajectory but
-    differs between trajectories is the trajectory's, written on every row: it counts once, on the last row (summed,
-    three rows of 1 would read as 3). `reading.row_reward` overrules this. Where every row of every trajectory holds
-    one and the same number, both meanings fit; each row then keeps its own, and a doubt says so.
+    A null before a number reads as 0: the row was not rewarded. A reward that never changes within a
+    trajectory but differs between trajectories is the trajectory's, written on every row: it counts once, on
+    the last row (summed, three rows of 1 would read as 3). `reading.row_reward` overrules this. Where every
+    row of every trajectory holds one and the same number, both meanings fit; each row then keeps its own, and
+    a doubt says so.
     """
     filled = [_filled(column) for column in rewards]
     several = [column for column in filled if len(column) > 1]
-    constant = bool(several) and all(len(set(column)) == 1 for column in several) and any(c[0] for c in several)
+    constant = (
+        bool(several) and all(len(set(column)) == 1 for column in several) and any(c[0] for c in several)
+    )
     values = {column[0] for column in filled if len(set(column)) == 1}
     if reading.row_reward == "auto" and constant and len(values) == 1:
         text = f"every row of every trajectory has the reward {next(iter(values)):g}"

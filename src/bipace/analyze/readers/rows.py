@@ -17,8 +17,26 @@ from bipace.analyze.source import Located
 __all__ = ["COLUMNS", "column_map", "is_rows", "read_rows"]
 
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "task": ("task", "task_id", "uid", "group", "group_id", "prompt_id", "example_id", "question_id", "instance_id"),
-    "trajectory": ("trajectory", "traj_uid", "trajectory_id", "episode", "episode_id", "rollout_id", "traj_id"),
+    "task": (
+        "task",
+        "task_id",
+        "uid",
+        "group",
+        "group_id",
+        "prompt_id",
+        "example_id",
+        "question_id",
+        "instance_id",
+    ),
+    "trajectory": (
+        "trajectory",
+        "traj_uid",
+        "trajectory_id",
+        "episode",
+        "episode_id",
+        "rollout_id",
+        "traj_id",
+    ),
     "step": ("step", "t", "turn", "step_index", "step_id", "timestep"),
     "observation": ("anchor_obs", "observation", "obs", "state", "prompt", "input"),
     "action": ("action", "response", "output", "completion"),
@@ -67,11 +85,13 @@ def is_rows(record: object) -> bool:
     return bool(scalar and (found["reward"] or found["outcome"]) and whose)
 
 
-def read_rows(found: Iterable[Located], reading: Reading, given: Mapping[str, str]) -> Iterator[LoggedTrajectory]:
+def read_rows(
+    found: Iterable[Located], reading: Reading, given: Mapping[str, str]
+) -> Iterator[LoggedTrajectory]:
     """One row a step: task, trajectory, step, observation, action, reward, under the usual or the given names.
 
-    Without a trajectory column every row is a trajectory of one step; without a task column all rows are one group:
-    both are doubts that the findings name.
+    Without a trajectory column every row is a trajectory of one step; without a task column all rows are one
+    group: both are doubts that the findings name.
     """
     rows = mapping_records(found, reading)
     head = list(itertools.islice(rows, _HEAD))
@@ -100,18 +120,24 @@ def read_rows(found: Iterable[Located], reading: Reading, given: Mapping[str, st
 Episodes = dict[tuple[str, str], list[tuple[float, str, Mapping[str, Any]]]]
 
 
-def _trajectories(episodes: Episodes, columns: Mapping[str, str], reading: Reading) -> Iterator[LoggedTrajectory]:
+def _trajectories(
+    episodes: Episodes, columns: Mapping[str, str], reading: Reading
+) -> Iterator[LoggedTrajectory]:
     for rows in episodes.values():
         rows.sort(key=lambda row: row[0] if row[0] == row[0] else 0.0)
     if columns["step"]:
         _repeated_steps(episodes, reading)
     column = columns["reward"] or columns["outcome"]
-    rewards = settled([[as_number(pick(row, column)) for _, _, row in rows] for rows in episodes.values()], reading)
+    rewards = settled(
+        [[as_number(pick(row, column)) for _, _, row in rows] for rows in episodes.values()], reading
+    )
     for ((task, trajectory), rows), earned in zip(episodes.items(), rewards, strict=True):
         steps = tuple(_step(row, columns, reward) for (_, _, row), reward in zip(rows, earned, strict=True))
         last = rows[-1][2]
         role = as_text(pick(last, columns["role"])) if columns["role"] else ""
-        stated = [as_number(pick(row, columns["outcome"])) for _, _, row in rows] if columns["outcome"] else []
+        stated = (
+            [as_number(pick(row, columns["outcome"])) for _, _, row in rows] if columns["outcome"] else []
+        )
         yield LoggedTrajectory(
             task,
             trajectory,
@@ -153,7 +179,9 @@ def _missing(columns: Mapping[str, str], reading: Reading) -> None:
 
 
 def _repeated_steps(episodes: Episodes, reading: Reading) -> None:
-    twice = sum(any(n > 1 for n in Counter(order for order, _, _ in rows).values()) for rows in episodes.values())
+    twice = sum(
+        any(n > 1 for n in Counter(order for order, _, _ in rows).values()) for rows in episodes.values()
+    )
     if twice:
         text = f"{twice} trajectories hold a step index twice: several rollouts under one id, or rows logged twice"
         reading.doubts.append(Doubt("duplicate-ids", twice, text))

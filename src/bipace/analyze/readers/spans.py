@@ -1,8 +1,10 @@
 """Readers of observability spans: Langfuse's traces and observations, OpenInference (Phoenix, OTLP).
 
-Sources: Langfuse's public API and exports (TraceWithFullDetails, Observation, Score), OpenInference's semantic
-conventions (spec/semantic_conventions.md, spec/llm_spans.md). A model call is a span of kind LLM or an observation of
-type GENERATION; a trace is a trajectory, and an agent called inside of another agent one of its own.
+Sources: Langfuse's public API and exports (TraceWithFullDetails, Observation, Score), OpenInference's
+    semantic
+conventions (spec/semantic_conventions.md, spec/llm_spans.md). A model call is a span of kind LLM or an
+observation of type GENERATION; a trace is a trajectory, and an agent called inside of another agent one of
+its own.
 """
 
 from __future__ import annotations
@@ -86,7 +88,8 @@ def is_openinference(record: object) -> bool:
 def read_langfuse(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTrajectory]:
     """The prompt group is the task in the metadata or dataset item, else the trace's first prompt; rewards are scores.
 
-    Of several scores the one named reward, score, success or correct counts, else the first; the others are named.
+    Of several scores the one named reward, score, success or correct counts, else the first; the others are
+    named.
     """
     traces: dict[str, Trace] = {}
     for where, record in mapping_records(found, reading):
@@ -157,7 +160,10 @@ def _trajectory(identity: str, trace: Trace, agent: str, calls: Sequence[Span]) 
     notes = [f"reward = score {name}"] if name else []
     notes += [f"other scores: {', '.join(others)}"] if others else []
     return LoggedTrajectory(
-        task=(opening if agent else "") or named(trace.about, places) or opening or as_text(trace.about.get("input")),
+        task=(opening if agent else "")
+        or named(trace.about, places)
+        or opening
+        or as_text(trace.about.get("input")),
         name=f"{identity} / {agent}" if agent else identity,
         steps=tuple(replace(s, reward=r) for s, r in zip(steps, rewards, strict=True)),
         context=context,
@@ -166,7 +172,10 @@ def _trajectory(identity: str, trace: Trace, agent: str, calls: Sequence[Span]) 
         role=agent.split(" ")[0],
         out=last_error or ("" if steps else "no answer of a model"),
         parent=identity if agent else "",
-        ids=(identity, *((named(trace.about, ("sessionId", "session_id")),) if trace.about.get("sessionId") else ())),
+        ids=(
+            identity,
+            *((named(trace.about, ("sessionId", "session_id")),) if trace.about.get("sessionId") else ()),
+        ),
         notes=tuple(notes),
     )
 
@@ -214,7 +223,9 @@ def _span(span: Mapping[str, str], attributes: Mapping[str, Any]) -> Span:
     kind = str(first(attributes, ("openinference.span.kind",)) or "").upper()
     read = messages_of(first(attributes, ("llm.input_messages",)))
     said = messages_of(first(attributes, ("llm.output_messages",)))
-    answer: Mapping[str, Any] | None = said[-1] if said else _answer(_decoded(first(attributes, ("output.value",))))
+    answer: Mapping[str, Any] | None = (
+        said[-1] if said else _answer(_decoded(first(attributes, ("output.value",))))
+    )
     return Span(
         trace=span["trace"],
         id=span["id"],
@@ -245,7 +256,10 @@ def _answer(value: Any) -> Mapping[str, Any] | None:
         choice = first(value, ("choices.0", "message"))
         if isinstance(choice, Mapping):
             inner = choice.get("message")
-            return {**(inner if isinstance(inner, Mapping) else choice), "finish_reason": choice.get("finish_reason")}
+            return {
+                **(inner if isinstance(inner, Mapping) else choice),
+                "finish_reason": choice.get("finish_reason"),
+            }
         return value if {"content", "tool_calls", "role"} & set(value) else {"content": value}
     return None if value in (None, "") else {"content": as_text(value)}
 

@@ -1,6 +1,7 @@
 """Readers of SWE-agent's `.traj` files and of mini-swe-agent's `.traj.json` files: one run of one task in a file.
 
-Sources: SWE-agent (sweagent/types.py, agent/agents.py: get_trajectory_data), mini-swe-agent (agents/default.py:
+Sources: SWE-agent (sweagent/types.py, agent/agents.py: get_trajectory_data), mini-swe-agent
+    (agents/default.py:
 serialize; formats 1 and 1.1). Neither holds a reward: `--rewards` joins it by the instance id.
 """
 
@@ -43,9 +44,10 @@ def is_swe_agent(record: object) -> bool:
 def read_swe_agent(where: str, record: Mapping[str, Any], reading: Reading) -> Iterator[LoggedTrajectory]:
     """A step is an entry of `trajectory`: what was done is its `action`, what was said its `response`.
 
-    What a step has read is the observation of the step before it, at first the task. Entries without a response and
-    without an action are the harness's (an exit at the cost limit). With several attempts each is a trajectory.
-    The prompt group is the first message after the demonstrations, so that equal tasks of several files are one group.
+    What a step has read is the observation of the step before it, at first the task. Entries without a
+    response and without an action are the harness's (an exit at the cost limit). With several attempts each
+    is a trajectory. The prompt group is the first message after the demonstrations, so that equal tasks of
+    several files are one group.
     """
     attempts = mappings(record.get("attempts"), "attempts")
     for number, attempt in enumerate(attempts or [record]):
@@ -66,7 +68,9 @@ def _run(
         done, said = as_text(entry.get("action")).strip(), as_text(entry.get("response"))
         if done or said.strip():
             response = said or done
-            steps.append(LoggedStep(read, response, done or said.strip().lower(), "tool" if done else "text", None))
+            steps.append(
+                LoggedStep(read, response, done or said.strip().lower(), "tool" if done else "text", None)
+            )
         else:
             silent += 1
         read = as_text(entry.get("observation"))
@@ -93,7 +97,9 @@ def _instance(record: Mapping[str, Any]) -> str:
             config = json.loads(config)
         except (ValueError, RecursionError):
             config = {}
-    return named(record, ("instance_id", "info.instance_id")) or str(pick(config, "problem_statement.id") or "")
+    return named(record, ("instance_id", "info.instance_id")) or str(
+        pick(config, "problem_statement.id") or ""
+    )
 
 
 def is_mini(record: object) -> bool:
@@ -118,9 +124,13 @@ def read_mini(where: str, record: Mapping[str, Any], reading: Reading) -> Iterat
     answers = [m for m in messages if m.get("role") == "assistant"]
     done = [_commands(message, step) for message, step in zip(answers, found, strict=True)]
     rewards = on_last(
-        as_number(first(record, (*REWARDS, *OUTCOMES, "info.reward", "info.score", "info.resolved"))), len(found)
+        as_number(first(record, (*REWARDS, *OUTCOMES, "info.reward", "info.score", "info.resolved"))),
+        len(found),
     )
-    steps = [replace(step, action=a, form=f, reward=r) for step, (a, f), r in zip(found, done, rewards, strict=True)]
+    steps = [
+        replace(step, action=a, form=f, reward=r)
+        for step, (a, f), r in zip(found, done, rewards, strict=True)
+    ]
     identity = named(record, ("instance_id", "info.instance_id")) or Path(reading.file).name.split(".traj")[0]
     opening = as_text(found[0].observation) if found else ""
     yield LoggedTrajectory(
@@ -143,7 +153,9 @@ def _chat(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
             items = item_messages(message.get("output"), f"messages[{i}].output")
             chat += [{**m, "extra": message.get("extra")} for m in items]
         elif message.get("type") == "function_call_output":
-            chat.append({"role": "tool", "content": message.get("output"), "tool_call_id": message.get("call_id")})
+            chat.append(
+                {"role": "tool", "content": message.get("output"), "tool_call_id": message.get("call_id")}
+            )
         elif message.get("role") != "exit":
             reason = pick(message, "extra.response.choices.0.finish_reason")
             chat.append({"finish_reason": reason, **message})
@@ -152,7 +164,11 @@ def _chat(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _commands(message: Mapping[str, Any], step: LoggedStep) -> tuple[str, Any]:
     actions = pick(message, "extra.actions")
-    given = [a.get("command") if isinstance(a, Mapping) else a for a in actions] if isinstance(actions, list) else []
+    given = (
+        [a.get("command") if isinstance(a, Mapping) else a for a in actions]
+        if isinstance(actions, list)
+        else []
+    )
     commands = [as_text(c).strip() for c in given if c is not None]
     if not commands and step.form == "text":
         commands = [c.strip() for c in _BLOCK.findall(step.response)][:1]
@@ -165,4 +181,8 @@ def _failed(info: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     extra = mapped(last[0].get("extra"), "messages[-1].extra") if last else {}
     raised = any(place.get(k) for place in (info, extra) for k in ("traceback", "exception_str", "exception"))
     named_error = status.endswith(("Error", "Exception")) and status not in _OWN_ENDS
-    return cause("error", status or "uncaught exception") if (raised and status not in _OWN_ENDS) or named_error else ""
+    return (
+        cause("error", status or "uncaught exception")
+        if (raised and status not in _OWN_ENDS) or named_error
+        else ""
+    )

@@ -1,7 +1,8 @@
 """Readers of run folders of terminal-bench (harness/models.py: TrialResults) and Harbor (models/trial).
 
-Both keep the transcript and the verdict in different files. Harbor's transcript is an ATIF document; its verdict is
-read here as what stands beside it. Terminal-bench's agents log one folder a model call, `agent-logs/episode-N`.
+Both keep the transcript and the verdict in different files. Harbor's transcript is an ATIF document; its
+verdict is read here as what stands beside it. Terminal-bench's agents log one folder a model call,
+`agent-logs/episode-N`.
 """
 
 from __future__ import annotations
@@ -34,21 +35,29 @@ def is_terminal_bench(record: object) -> bool:
     )  # fmt: skip
 
 
-def read_terminal_bench(where: str, record: Mapping[str, Any], reading: Reading) -> Iterator[LoggedTrajectory]:
+def read_terminal_bench(
+    where: str, record: Mapping[str, Any], reading: Reading
+) -> Iterator[LoggedTrajectory]:
     """The prompt group is the task, the reward whether it is resolved; a model call's folder is one step.
 
-    What the agent read is the call's prompt, what it did are the keystrokes of its answer. A time-out, an error of the
-    harness and a null result put the trial out.
+    What the agent read is the call's prompt, what it did are the keystrokes of its answer. A time-out, an
+    error of the harness and a null result put the trial out.
     """
     task, name = named(record, ("task_id",)), named(record, ("trial_name",))
     resolved = record.get("is_resolved")
     mode = str(record.get("failure_mode") or "none")
-    out = "" if mode in _OWN_ENDS else cause("time-out" if "timeout" in mode else "error", mode.replace("_", " "))
+    out = (
+        ""
+        if mode in _OWN_ENDS
+        else cause("time-out" if "timeout" in mode else "error", mode.replace("_", " "))
+    )
     out = out or ("" if isinstance(resolved, bool) else cause("null result"))
     folder = _logs(Path(reading.file).parent, task, name)
     steps = _episodes(folder, as_number(resolved), reading) if folder else ()
     if not steps and not out:
-        reading.skip(where, f"{name}: no agent-logs/episode-N with a prompt and a response beside the results")
+        reading.skip(
+            where, f"{name}: no agent-logs/episode-N with a prompt and a response beside the results"
+        )
         return
     yield LoggedTrajectory(task, name, steps, where=where, outcome=as_number(resolved), out=out, ids=(name,))
 
@@ -56,8 +65,9 @@ def read_terminal_bench(where: str, record: Mapping[str, Any], reading: Reading)
 def harbor_verdict(folder: Path) -> dict[str, Any]:
     """{task, name, reward, out} of a Harbor trial, from `result.json` and the verifier's own file.
 
-    The rewards of `result.json` come first, then `verifier/reward.json`, then `verifier/reward.txt`. Of several named
-    rewards the one named reward counts, else the first. An exception that is not the agent's own end puts it out.
+    The rewards of `result.json` come first, then `verifier/reward.json`, then `verifier/reward.txt`. Of
+    several named rewards the one named reward counts, else the first. An exception that is not the agent's
+    own end puts it out.
     """
     result = _json(folder / "result.json")
     rewards = first(result, ("verifier_result.rewards",)) or _json(folder / "verifier" / "reward.json")
@@ -83,7 +93,9 @@ def harbor_verdict(folder: Path) -> dict[str, Any]:
 
 def _logs(beside: Path, task: str, name: str) -> Path | None:
     """The trial's `agent-logs`, beside its own results or below a run's."""
-    below = [beside / part for part in (Path(task) / name, Path(name)) if part.parts and ".." not in part.parts]
+    below = [
+        beside / part for part in (Path(task) / name, Path(name)) if part.parts and ".." not in part.parts
+    ]
     return next((f / "agent-logs" for f in (beside, *below) if (f / "agent-logs").is_dir()), None)
 
 

@@ -1,6 +1,7 @@
 """Readers of published ReAct transcripts: ADaPT's result files and Reflexion's trial logs.
 
-A thought that the environment answers with `OK.` is no step: it belongs to what was said with the next command.
+A thought that the environment answers with `OK.` is no step: it belongs to what was said with the next
+command.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ def is_adapt(record: object) -> bool:
 def read_adapt(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTrajectory]:
     """ADaPT: {family: {task: {problem, trace, reward}}} or {task: {...}}; the summary entry `overall` is no episode.
 
-    The trace is `> command` lines with the environment's answers between; it begins with a command. An episode whose
-    trace holds no command becomes one empty step, so that every task is counted.
+    The trace is `> command` lines with the environment's answers between; it begins with a command. An
+    episode whose trace holds no command becomes one empty step, so that every task is counted.
     """
     blank = 0
     for _, record in mapping_records(found, reading):
@@ -46,7 +47,9 @@ def read_adapt(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTra
             steps = _without_thoughts(turns, reward, reading)
             yield LoggedTrajectory(task, task, steps, str(episode.get("commands", "")), where=task)
     if blank:
-        reading.notes.append(f"{blank} episodes have a trace without a command; each is kept as one empty step")
+        reading.notes.append(
+            f"{blank} episodes have a trace without a command; each is kept as one empty step"
+        )
 
 
 def _without_thoughts(

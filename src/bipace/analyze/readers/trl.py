@@ -32,9 +32,9 @@ def is_trl(record: object) -> bool:
 def read_trl(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTrajectory]:
     """{step, prompt, completion, one column a reward function, advantage}: a prompt group is a prompt at its step.
 
-    The reward columns are chosen: columns of numbers whose names do not say that they are something else (a length, an
-    index), and of these the combination that the logged advantages follow, if one does. They are summed; the weights
-    a trainer gave the functions are not in the file.
+    The reward columns are chosen: columns of numbers whose names do not say that they are something else (a
+    length, an index), and of these the combination that the logged advantages follow, if one does. They are
+    summed; the weights a trainer gave the functions are not in the file.
     """
     rows: list[tuple[str, Mapping[str, Any]]] = []
     for where, row in mapping_records(found, reading):
@@ -59,7 +59,9 @@ def read_trl(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTraje
             reading.skip(where, "completion: holds no answer")
             continue
         logged = as_number(row.get("advantage"))
-        yield LoggedTrajectory(group, where, tuple(replace(s, logged=logged) for s in steps), context, where=where)
+        yield LoggedTrajectory(
+            group, where, tuple(replace(s, logged=logged) for s in steps), context, where=where
+        )
 
 
 def _asked(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -81,7 +83,10 @@ def _followed(rows: Sequence[Mapping[str, Any]], groups: Sequence[str], names: l
     """The largest combination of columns whose sums, centred in their groups, the advantages follow; else all."""
     label = np.unique(np.array(groups), return_inverse=True)[1].ravel()
     table = np.array(
-        [[np.nan if (v := as_number(row.get(n))) is None else v for n in (*names, "advantage")] for row in rows]
+        [
+            [np.nan if (v := as_number(row.get(n))) is None else v for n in (*names, "advantage")]
+            for row in rows
+        ]
     )
     table = np.where(np.isfinite(table), table, 0.0)
     advantage = table[:, -1]

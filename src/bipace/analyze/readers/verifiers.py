@@ -1,7 +1,7 @@
 """Reader of verifiers 0.4 episodes and traces, as prime-rl writes them too (verifiers/v1: episode.py, trace.py).
 
-A trace is a graph of messages: each node names its parent, and a node that a model call produced is `sampled`.
-Branches are several leaves: a compaction, a retry, a sub-agent inside of one harness.
+A trace is a graph of messages: each node names its parent, and a node that a model call produced is
+`sampled`. Branches are several leaves: a compaction, a retry, a sub-agent inside of one harness.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ def is_traces(record: object) -> bool:
 def read_traces(where: str, record: Mapping[str, Any], reading: Reading) -> Iterator[LoggedTrajectory]:
     """Every trace whose agent is trained is a trajectory; the role is the agent's name.
 
-    All sampled messages count once, in the order in which they were made: the branches of a trace are one trajectory.
-    A step has read what stands between it and the sampled message before it on its own path. A
-    message that no model call produced is something read, not a step.
-    The reward is the weighted sum of the trace's rewards; a trace whose rewards are all null, or that failed, is out.
+    All sampled messages count once, in the order in which they were made: the branches of a trace are one
+    trajectory. A step has read what stands between it and the sampled message before it on its own path. A
+    message that no model call produced is something read, not a step. The reward is the weighted sum of the
+    trace's rewards; a trace whose rewards are all null, or that failed, is out.
     """
     traces = [record] if "nodes" in record else mappings(record.get("traces"), "traces")
     failed = _failed(record) if "nodes" not in record else ""
     if not traces:
         task = _task(record, record)
-        yield LoggedTrajectory(task, named(record, ("id",)) or where, (), where=where, out=failed or "no trace")
+        yield LoggedTrajectory(
+            task, named(record, ("id",)) or where, (), where=where, out=failed or "no trace"
+        )
     for number, trace in enumerate(traces):
         agent = mapped(trace.get("agent"), f"traces[{number}].agent")
         if agent.get("trainable") is False:
@@ -141,7 +143,15 @@ def _failed(record: Mapping[str, Any]) -> str:
 
 
 def _task(trace: Mapping[str, Any], episode: Mapping[str, Any]) -> str:
-    places = ("task.key", "task.hash", "task.data.idx", "task.data.id", "example_id", "task.data.prompt", "task")
+    places = (
+        "task.key",
+        "task.hash",
+        "task.data.idx",
+        "task.data.id",
+        "example_id",
+        "task.data.prompt",
+        "task",
+    )
     return named(episode, ("group.id",)) or named(trace, places) or named(episode, places)
 
 

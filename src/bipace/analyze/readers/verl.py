@@ -1,7 +1,7 @@
 """Reader of verl's `<step>.jsonl` (trainer: rollout_data_dir, validation_data_dir).
 
-A prompt group is one prompt at one training step: the same prompt drawn again later met another policy. verl 0.9
-writes one row a model call with uid `group_rollout_call` (trainer_base._log_rollout_data).
+A prompt group is one prompt at one training step: the same prompt drawn again later met another policy. verl
+0.9 writes one row a model call with uid `group_rollout_call` (trainer_base._log_rollout_data).
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class Row(NamedTuple):
 def read_verl(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTrajectory]:
     """{input, output, score, step} and, where present, uid, traj_uid or acc.
 
-    Rows whose uid reads `group_rollout_call`, or that share a traj_uid, are joined to trajectories. Other rows are
-    joined where one's input continues another's input and holds its answer, as the calls of one rollout do. What is
-    left is a row a trajectory: its output is split at chat markers if they were kept, else it is one step.
+    Rows whose uid reads `group_rollout_call`, or that share a traj_uid, are joined to trajectories. Other
+    rows are joined where one's input continues another's input and holds its answer, as the calls of one
+    rollout do. What is left is a row a trajectory: its output is split at chat markers if they were kept,
+    else it is one step.
     """
     rollouts: dict[tuple[str, str], list[tuple[float, Row]]] = {}
     loose: list[tuple[str, str, Row]] = []
@@ -112,11 +113,15 @@ def _begins(row: tuple[str, str, Row], uid: str, at: str, prompt: str) -> bool:
     return row[0] == uid and row[1] == at and prompt.startswith(row[2].prompt)
 
 
-def _say(loose: Sequence[tuple[str, str, Row]], joined: Sequence[tuple[str, list[Row]]], reading: Reading) -> None:
+def _say(
+    loose: Sequence[tuple[str, str, Row]], joined: Sequence[tuple[str, list[Row]]], reading: Reading
+) -> None:
     bare = sum(not uid for uid, _, _ in loose)
     several = sum(len(chain) > 1 for _, chain in joined)
     if several:
-        reading.notes.append(f"{several} rollouts of several rows were joined: each input continues the one before")
+        reading.notes.append(
+            f"{several} rollouts of several rows were joined: each input continues the one before"
+        )
     if bare:
         text = f"{bare} rows have no uid: the prompt at its training step is taken for the group"
         text += f", and {several} rollouts were joined by their texts" if several else ""

@@ -13,16 +13,16 @@
 | multiscale | none (`trajectory` adds it) | nested clusters of hidden states, values shrunk from wide to narrow |
 
 Switches that several recipes share:
-    mode: verl-agent's one switch for both terms: "mean_std_norm" divides both by their sample deviation + 1e-6 (its
-        ALFWorld), "mean_norm" neither (its WebShop). None: each term has the recipe's own default.
-    trajectory_mode, step_mode: the same words for one term. The sources write BiPACE's trajectory term with the
-        division (Eq. 1) and its step term, Qhat - Vhat, without; GiGPO divides both (Eq. 2), and so does the state
-        side alone, which changes the partition and nothing else.
+    mode: verl-agent's one switch for both terms: "mean_std_norm" divides both by their sample deviation +
+        1e-6 (its ALFWorld), "mean_norm" neither (its WebShop). None: each term has the recipe's own default.
+    trajectory_mode, step_mode: the same words for one term. The sources write BiPACE's trajectory term with
+        the division (Eq. 1) and its step term, Qhat - Vhat, without; GiGPO divides both (Eq. 2), and so does
+        the state side alone, which changes the partition and nothing else.
     w: weight of the step term; 1 in every published run.
     gamma: discount of the return-to-go; 0.95.
     leave_out: "trajectory" takes the mean of the other trajectories' steps as the step term's V.
-    convention: "paper", or "verl_agent" for parity with that public code: trajectory statistics over step rows (long
-        episodes weigh more), a lone trajectory keeps its raw return, penalties enter the returns.
+    convention: "paper", or "verl_agent" for parity with that public code: trajectory statistics over step
+        rows (long episodes weigh more), a lone trajectory keeps its raw return, penalties enter the returns.
 """
 
 from bipace.core.estimators.hidden_states import bigpo, bipace, diff_peer

@@ -63,10 +63,10 @@ def diff_peer(
 ) -> Recipe:
     """Trajectory term + w * (R_i - mean of R over the cluster's other actions); the step term is not divided.
 
-    In a state-homogeneous cluster its expectation is (Q(a) - V) / (1 - pi(a)). Name from arXiv 2606.25556, form
-    [our decision]. A step alone gives 0, and so does a cluster with one action: there is nobody on the other side.
-    fallback="no_diff_action" takes leave-one-out there. ("no_same_action_peer" changes nothing here: where nobody else
-    took i's action, the others are the other actions.)
+    In a state-homogeneous cluster its expectation is (Q(a) - V) / (1 - pi(a)). Name from arXiv 2606.25556,
+    form [our decision]. A step alone gives 0, and so does a cluster with one action: there is nobody on the
+    other side. fallback="no_diff_action" takes leave-one-out there. ("no_same_action_peer" changes nothing
+    here: where nobody else took i's action, the others are the other actions.)
     """
     episode, local = modes(mode, trajectory_mode, step_mode, default=TRAJECTORY_DIVIDED)
     step = step_term(
@@ -92,23 +92,27 @@ def bipace(
 ) -> Recipe:
     """(R(tau) - mu_p) / (sigma_p + 1e-6) + w * (Qhat - Vhat): the same action's mean less the cluster's mean.
 
-    Source: BiPACE_Q, arXiv 2606.25556: Eq. 1, divided, plus a step term that recentres and is not divided. In a
-    state-homogeneous cluster of n draws the expectation of Qhat - Vhat is (1 - 1/n) (Q(a) - V); its values sum to 0
-    over a cluster with fallback="never". A step alone gives 0. Where nobody else took the step's action Qhat would be
-    its own return, and leave-one-out, R_i - mean of the other members, takes over, so that the expectation at the
-    defaults is (Q(a) - V) (1 - 1/n + (1 - pi(a))^(n-2) / n); a cluster with one action gives 0: nothing to compare.
+    Source: BiPACE_Q, arXiv 2606.25556: Eq. 1, divided, plus a step term that recentres and is not divided. In
+        a
+    state-homogeneous cluster of n draws the expectation of Qhat - Vhat is (1 - 1/n) (Q(a) - V); its values
+    sum to 0 over a cluster with fallback="never". A step alone gives 0. Where nobody else took the step's
+    action Qhat would be its own return, and leave-one-out, R_i - mean of the other members, takes over, so
+    that the expectation at the defaults is (Q(a) - V) (1 - 1/n + (1 - pi(a))^(n-2) / n); a cluster with one
+    action gives 0: nothing to compare.
 
     Args:
         w: weight of the step term.
         gamma: discount of the return-to-go.
         mode: both terms at once, as verl-agent has it; see the module.
         trajectory_mode: "mean_std_norm" where None.
-        step_mode: "mean_norm" where None. "mean_std_norm" with fallback="no_diff_action" is what earlier releases did.
+        step_mode: "mean_norm" where None. "mean_std_norm" with fallback="no_diff_action" is what earlier
+            releases did.
         eps: cosine radius of a cluster; "auto": chosen on the batch without labels (`bipace.core.calibrate`);
-            "calibrate": chosen once, with the layer, from a run's first rollouts (`bipace.core.scan`). The paper has
-            0.05 at layer -12 of a 1.5B model and 0.10 at layer -8 of a 7B model.
+            "calibrate": chosen once, with the layer, from a run's first rollouts (`bipace.core.scan`). The
+            paper has 0.05 at layer -12 of a 1.5B model and 0.10 at layer -8 of a 7B model.
         centroid: running mean of the members, or the first member [our decision: mean].
-        whiten: leading principal directions removed from the features; 0 in the paper. "auto" (0 or 3) with eps="auto".
+        whiten: leading principal directions removed from the features; 0 in the paper. "auto" (0 or 3) with
+            eps="auto".
         fallback: where leave-one-out takes over: "no_same_action_peer" (nobody else took i's action),
             "no_diff_action" (every member took one action), or "never".
         clusters: "features"; "observation" for the action side alone; the controls "ngrams" and "chance"

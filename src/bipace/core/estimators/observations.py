@@ -38,8 +38,8 @@ def gigpo(
     """Trajectory term + w * (R_i - mu_C) / (sigma_C + 1e-6), C = same observation in the prompt group.
 
     Source: GiGPO, arXiv 2505.10978; BiPACE Eq. 2. Both terms are divided by default. A step alone with its
-    observation gives 0 in the second term. `similarity` (0.95 in the public code) groups by difflib ratio instead of
-    equality.
+    observation gives 0 in the second term. `similarity` (0.95 in the public code) groups by difflib ratio
+    instead of equality.
     """
     episode, local = modes(mode, trajectory_mode, step_mode, default=BOTH_DIVIDED)
     clusters: Clustering = by_observation if similarity is None else BySimilarity(similarity)
@@ -58,11 +58,12 @@ def hgpo(
 ) -> Recipe:
     """Sum over k = 1..history+1 of weights (k + weight_offset)^alpha times (R_i - mu_k) / (sigma_k + 1e-6).
 
-    Level k compares steps whose last k observations are equal. A level that says exactly 0 about a step (nobody to
-    compare with, or an equal return) is left out and the weights are normalised over what is left; a step with no
-    level left gets 0. sigma is the population deviation (ddof 0). `base_group` adds the trajectory term (`grpo`, or
-    `dr_grpo` under mean_norm: whole returns, sample deviation) as one more level, with k = 0. Source: HGPO,
-    arXiv 2602.22817 and its public code; the paper counts k from 0: weight_offset = 0.
+    Level k compares steps whose last k observations are equal. A level that says exactly 0 about a step
+    (nobody to compare with, or an equal return) is left out and the weights are normalised over what is left;
+    a step with no level left gets 0. sigma is the population deviation (ddof 0). `base_group` adds the
+    trajectory term (`grpo`, or `dr_grpo` under mean_norm: whole returns, sample deviation) as one more level,
+    with k = 0. Source: HGPO, arXiv 2602.22817 and its public code; the paper counts k from 0: weight_offset =
+    0.
 
     Raises:
         ValueError: history below 0; a weight that is no number: a negative base, or 0 to a negative power.
@@ -74,7 +75,11 @@ def hgpo(
         raise ValueError(
             f"weight_offset: {weight_offset} makes the first weight {first}^{alpha}; take a larger one, or alpha >= 0"
         )
-    scale = partial(cluster_std, ddof=0) if mode == "mean_std_norm" else SCALES[require_known("mode", mode, SCALES)]
+    scale = (
+        partial(cluster_std, ddof=0)
+        if mode == "mean_std_norm"
+        else SCALES[require_known("mode", mode, SCALES)]
+    )
     returns = charged(ReturnToGo(gamma), convention)
     levels = {k: Term(returns, ByHistory(k), scale=scale) for k in range(1, history + 2)}
     if base_group:

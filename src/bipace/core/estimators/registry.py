@@ -60,7 +60,9 @@ def describe(made: Recipe) -> dict[str, Any]:
     """A recipe as JSON: every term with the names and options of its parts, its scale among them, and its needs."""
 
     def term(t: Term) -> dict[str, Any]:
-        parts = {k: describe_part(getattr(t, k)) for k in ("returns", "clusters", "q", "v", "scale", "fallback")}
+        parts = {
+            k: describe_part(getattr(t, k)) for k in ("returns", "clusters", "q", "v", "scale", "fallback")
+        }
         return {**parts, "weight": t.weight, "unit": t.unit, "lone": t.lone, "alone": t.alone}
 
     parts = [
@@ -74,7 +76,11 @@ def describe(made: Recipe) -> dict[str, Any]:
 
 def _factory(name: str) -> Callable[..., Any]:
     own = ":" in name
-    factory = load_attribute(name, f"recipe {name!r}") if own else RECIPES[require_known("recipe", name, RECIPES)]
+    factory = (
+        load_attribute(name, f"recipe {name!r}") if own else RECIPES[require_known("recipe", name, RECIPES)]
+    )
     if not callable(factory):
-        raise ValueError(f"recipe {name!r}: is a {type(factory).__name__}, expected a function that returns a Recipe")
+        raise ValueError(
+            f"recipe {name!r}: is a {type(factory).__name__}, expected a function that returns a Recipe"
+        )
     return factory

@@ -42,10 +42,10 @@ def pooled(
     """One term with partial pooling: V shrinks to the group's mean, Q shrinks to V, so that nobody is left without.
 
     V = (sum_C R + k m) / (n + k) with m the mean return-to-go of the prompt group's steps, and
-    Q = (sum_{C=} R + k_action V) / (n_a + k_action). A step alone gets k (R - m) / ((1 + k) (1 + k_action)) where the
-    other recipes give it 0; k = k_action = 0 is q_style without a fallback. mean_std_norm divides by the prompt group's
-    deviation, one number a group, so that clusters with little spread are not blown up. Our own recipe, not the
-    paper's; measured in docs/results/credit.md.
+    Q = (sum_{C=} R + k_action V) / (n_a + k_action). A step alone gets k (R - m) / ((1 + k) (1 + k_action))
+    where the other recipes give it 0; k = k_action = 0 is q_style without a fallback. mean_std_norm divides
+    by the prompt group's deviation, one number a group, so that clusters with little spread are not blown up.
+    Our own recipe, not the paper's; measured in docs/results/credit.md.
 
     Args:
         k: pseudo-steps at the group's mean; "auto" estimates it from the batch (`bipace.core.pooling`).
@@ -81,15 +81,15 @@ def multiscale(
     """Clusters of several radii at once, values shrunk from the wide to the narrow: no radius to choose.
 
     w * (Q - V), not divided, V and Q as in `bipace.core.multiscale`. At its ends it is known: one level and
-    k = k_action = 0 is the step term of `bipace` with fallback="never"; k without bound compares each step with its
-    prompt group. Our own recipe, not the paper's; what it is worth stands in docs/credit.md.
+    k = k_action = 0 is the step term of `bipace` with fallback="never"; k without bound compares each step
+    with its prompt group. Our own recipe, not the paper's; what it is worth stands in docs/credit.md.
 
     Args:
         radii: falling cosine radii, one a level.
-        k: pseudo-members of every level, one number a level, or "auto": those that foretell returns best when the
-            step's own trajectory is left out.
-        k_action: pseudo-members at V on the action side. The criterion of k would always say that actions make no
-            difference, so it is a number.
+        k: pseudo-members of every level, one number a level, or "auto": those that foretell returns best when
+            the step's own trajectory is left out.
+        k_action: pseudo-members at V on the action side. The criterion of k would always say that actions
+            make no difference, so it is a number.
         w: weight of the step term.
         gamma: discount of the return-to-go.
         trajectory: with the trajectory term (Eq. 1, at its own unit scale) beside it.

@@ -32,5 +32,8 @@ def dr_grpo(convention: Convention = "paper") -> Recipe:
 
 
 def rloo(convention: Convention = "paper") -> Recipe:
-    """A(tau) = R(tau) - mean of the others = n/(n-1) (R(tau) - mu_p). Source: RLOO, arXiv 2402.14740. Lone: 0."""
+    """A(tau) = R(tau) - mean of the others = n/(n-1) (R(tau) - mu_p).
+
+    Source: RLOO, arXiv 2402.14740. Lone: 0.
+    """
     return assemble("rloo", trajectory_term("mean_norm", convention, leave_one_out), convention=convention)

@@ -5,9 +5,9 @@
     observation, info = game.reset()
     observation, reward, terminated, truncated, info = game.step(info["admissible_commands"][0])
 
-`AlfworldSuite` names the tasks, `generate` makes games offline, `plan` solves them. Reading order: `pddl`, `relations`,
-`grammar`, `rendering`, `actions`, `engine`. Only the standard library is used. Without official games:
-`AlfworldGame(generate("pick_and_place_simple", 0))`.
+`AlfworldSuite` names the tasks, `generate` makes games offline, `plan` solves them. Reading order: `pddl`,
+`relations`, `grammar`, `rendering`, `actions`, `engine`. Only the standard library is used. Without official
+games: `AlfworldGame(generate("pick_and_place_simple", 0))`.
 """
 
 from bipace.envs.alfworld.engine import Game, State, load_game

@@ -1,7 +1,8 @@
 """Actions of one game: which ground instances apply, how they are commanded and answered, what they change.
 
-An instance is applicable exactly when the planner behind the stock stack has an applicable operator for it. The
-planner drops operators whose every effect is among their own preconditions, such as going where one already is.
+An instance is applicable exactly when the planner behind the stock stack has an applicable operator for it.
+The planner drops operators whose every effect is among their own preconditions, such as going where one
+already is.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class CompiledAction:
         self.template = renderer.text(text.template, scope, f"template of {where}")
         self.feedback = renderer.text(text.feedback, scope, f"feedback of {where}")
         self.effects = [self._effect(game, effect) for effect in schema.effects]
-        # A template that reads what changes gives different commands in different states: nothing is remembered.
+        # A template that reads what changes gives different commands in different states: nothing is
+        # remembered.
         symbols = parse_symbols(text.template)
         asked = {x.predicate.removeprefix("not_") for s in symbols if s.query for x in parse_query(s.query)}
         self.fixed = not asked & game.fluents and all(symbol.kind != "rule" for symbol in symbols)
@@ -70,14 +72,18 @@ class CompiledAction:
         self.known: dict[Row, str] = {}
         self.memo: dict[Any, Commands] | None = {} if self.fixed and self.reads <= game.singletons else None
         memoised = sorted(self.reads) if self.memo is not None else []
-        self.memo_tables = [game.layout.table(name, (), len(game.domain.predicates[name])) for name in memoised]
+        self.memo_tables = [
+            game.layout.table(name, (), len(game.domain.predicates[name])) for name in memoised
+        ]
 
     def _effect(self, game: Game, effect: pddl.Effect) -> CompiledEffect:
         slots, constants = game.slots(self.parameters, [effect.literal, *effect.condition])
         where = f"effect of action '{self.schema.name}'"
         guard = game.join(effect.condition, slots, where) if effect.condition else None
         places = [slots[arg] for arg in effect.literal.args]
-        return CompiledEffect(guard, effect.literal.predicate, effect.literal.positive, constants, tuple(places))
+        return CompiledEffect(
+            guard, effect.literal.predicate, effect.literal.positive, constants, tuple(places)
+        )
 
     def is_idle(self, args: Row) -> bool:
         """Whether every effect of this instance is among its preconditions; the planner drops such operators.
@@ -99,7 +105,9 @@ class CompiledAction:
 
         effects = {ground(effect.literal) for effect in self.schema.effects}
         effects = {e for e in effects if e[2] or (e[0], e[1], True) not in effects}
-        return any(effects <= {ground(literal) for literal in part.literals} for part in self.schema.precondition)
+        return any(
+            effects <= {ground(literal) for literal in part.literals} for part in self.schema.precondition
+        )
 
     def commands(self, tables: Tables) -> Commands:
         """Command -> (this action, arguments), for every instance that applies."""

@@ -1,7 +1,7 @@
 """The game itself: compiled from the domain, grammar and problem of one official game file.
 
-`Game` never changes in play, but for caches that only grow, and may be shared by threads; `State` is the part that
-changes, and copies in microseconds.
+`Game` never changes in play, but for caches that only grow, and may be shared by threads; `State` is the part
+that changes, and copies in microseconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ NOTHING_HAPPENS = "Nothing happens."
 
 
 class State:
-    """What changes in play. `tables` belongs to this state alone; `commands` are per action, never changed in place."""
+    """What changes in play.
+
+    `tables` belongs to this state alone; `commands` are per action, never changed in place.
+    """
 
     __slots__ = ("_admissible", "commands", "tables", "won")
 
@@ -86,7 +89,8 @@ class Game:
             for name in self.fluents
             if len(self.facts.get(name, ())) == 1
             and all(
-                sum((1 if e.literal.positive else -1) for e in action.effects if e.literal.predicate == name) == 0
+                sum((1 if e.literal.positive else -1) for e in action.effects if e.literal.predicate == name)
+                == 0
                 for action in self.domain.actions.values()
             )
         }
@@ -134,7 +138,8 @@ class Game:
     def _index_changes(self) -> None:
         self.goal_reads = {name for query, _ in self.goal for name in query.predicates} & self.fluents
         self.readers = {
-            name: [i for i, action in enumerate(self.actions) if name in action.reads] for name in self.fluents
+            name: [i for i, action in enumerate(self.actions) if name in action.reads]
+            for name in self.fluents
         }
         for name in list(self.fluents):
             arity = len(self.domain.predicates[name])

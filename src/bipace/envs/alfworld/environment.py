@@ -16,24 +16,30 @@ __all__ = ["AlfworldEnvironment", "AlfworldGame"]
 class AlfworldGame:
     """One game with the methods of a Gymnasium environment, in text; it needs neither Gymnasium nor bipace's trainer.
 
-    `info` holds `admissible_commands` (sorted, the stock order), `won`, and `valid` (False when nothing happened).
-    The reward is the stock one: 1 on every step after which the game is won, else 0. Any text may be given as a
-    command. There is no horizon, so `truncated` is always False. Use an instance in one thread at a time; instances
-    of one game share what never changes.
+    `info` holds `admissible_commands` (sorted, the stock order), `won`, and `valid` (False when nothing
+    happened). The reward is the stock one: 1 on every step after which the game is won, else 0. Any text may
+    be given as a command. There is no horizon, so `truncated` is always False. Use an instance in one thread
+    at a time; instances of one game share what never changes.
 
     Args:
         source: a `game.tw-pddl` file, its content as a mapping, or a compiled `Game`.
 
     Raises:
-        GameFileError: malformed or unsupported game; the message names the file and the predicate, action or rule.
+        GameFileError: malformed or unsupported game; the message names the file and the predicate, action or
+            rule.
     """
 
     def __init__(self, source: str | Path | Mapping[str, Any] | Game) -> None:
         self.game = source if isinstance(source, Game) else load_game(source)
         self.state: State | None = None
 
-    def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """First observation and info. The game is deterministic: `seed` and `options` are accepted and not used."""
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """First observation and info.
+
+        The game is deterministic: `seed` and `options` are accepted and not used.
+        """
         del seed, options
         observation, self.state = self.game.reset()
         return observation, self._info(self.state, valid=True)
@@ -65,7 +71,8 @@ class AlfworldGame:
 class AlfworldEnvironment:
     """Plays the tasks of a suite; see `bipace.envs.base.Environment`.
 
-    `help`, which only lists commands, is executed as in the stock stack but not offered (as in verl-agent's prompts).
+    `help`, which only lists commands, is executed as in the stock stack but not offered (as in verl-agent's
+    prompts).
 
     Args:
         load: gives the compiled game of a task id; raises UnknownTask.

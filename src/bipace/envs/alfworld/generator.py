@@ -1,9 +1,10 @@
 """Make games offline, in the official file format: six families, seeded, each with a plan that solves it.
 
-Rooms (receptacles and classes of objects of 120 scenes), what fits where and what can be done to what are read from
-`data/tables.json`, derived from the alfworld wheel (MIT); domain and grammar are the wheel's own files. Where an
-object lies is drawn uniformly from the places that can hold it, with closed places less likely, as in the benchmark;
-objects of the goal's class never begin where they have to go. Unlike in the benchmark nothing begins cool.
+Rooms (receptacles and classes of objects of 120 scenes), what fits where and what can be done to what are
+read from `data/tables.json`, derived from the alfworld wheel (MIT); domain and grammar are the wheel's own
+files. Where an object lies is drawn uniformly from the places that can hold it, with closed places less
+likely, as in the benchmark; objects of the goal's class never begin where they have to go. Unlike in the
+benchmark nothing begins cool.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ _KINDS = {
 _WORDS = {
     "pick_and_place_simple": ("put a {obj} in {recep}", "put some {obj} on {recep}"),
     "look_at_obj_in_light": ("look at {obj} under the {recep}", "examine the {obj} with the {recep}"),
-    "pick_clean_then_place_in_recep": ("put a clean {obj} in {recep}", "clean some {obj} and put it in {recep}"),
+    "pick_clean_then_place_in_recep": (
+        "put a clean {obj} in {recep}",
+        "clean some {obj} and put it in {recep}",
+    ),
     "pick_heat_then_place_in_recep": ("put a hot {obj} in {recep}", "heat some {obj} and put it in {recep}"),
     "pick_cool_then_place_in_recep": ("put a cool {obj} in {recep}", "cool some {obj} and put it in {recep}"),
     "pick_two_obj_and_place": ("put two {obj} in {recep}", "find two {obj} and put them in {recep}"),
@@ -80,7 +84,9 @@ def _id(kind: str, rng: random.Random) -> str:
 class _Room:
     """Receptacles with their spots, and what lies in them."""
 
-    def __init__(self, table: Mapping[str, Any], fits: Mapping[str, Sequence[str]], rng: random.Random) -> None:
+    def __init__(
+        self, table: Mapping[str, Any], fits: Mapping[str, Sequence[str]], rng: random.Random
+    ) -> None:
         self.rng, self.fits = rng, fits
         self.receptacles: dict[str, str] = {}
         self.spot: dict[str, str] = {}
@@ -105,7 +111,9 @@ class _Room:
 
     def places(self, kind: str, but_not: str | None = None) -> list[str]:
         """Receptacles that can hold an object of this class."""
-        allowed = _LAMP_PLACES if kind == "DeskLamp" else [r for r, things in self.fits.items() if kind in things]
+        allowed = (
+            _LAMP_PLACES if kind == "DeskLamp" else [r for r, things in self.fits.items() if kind in things]
+        )
         return [name for name, r in self.receptacles.items() if r in allowed and r != but_not]
 
     def place(self, kind: str, count: int, but_not: str | None = None) -> int:
@@ -201,11 +209,15 @@ def _problem(room: _Room, able: Mapping[str, Sequence[str]], name: str, goal: st
 
 
 def _rooms(family: str, held_out: bool, small: bool) -> list[dict[str, Any]]:
-    rooms = [room for kind in _KINDS[family] for room in _data()[0]["rooms"][kind] if room["held_out"] == held_out]
+    rooms = [
+        room for kind in _KINDS[family] for room in _data()[0]["rooms"][kind] if room["held_out"] == held_out
+    ]
     return [room for room in rooms if not small or sum(room["receptacles"].values()) <= MOST_RECEPTACLES]
 
 
-def _attempt(family: str, rooms: Sequence[dict[str, Any]], name: str, rng: random.Random) -> tuple[str, str] | None:
+def _attempt(
+    family: str, rooms: Sequence[dict[str, Any]], name: str, rng: random.Random
+) -> tuple[str, str] | None:
     """Problem and task in words, or None when the room drawn has no goal of the family."""
     tables, _, _ = _data()
     able = tables["able"]
@@ -237,7 +249,8 @@ def generate_game(
         seed: any integer; the same arguments give the same game in any process.
         held_out: draw the room from those kept out of training (the benchmark's test and unseen scenes).
         older: write texts and commands of the older form (`put X in/on Y`, `You arrive at loc 4`).
-        small: draw the room from those with at most `MOST_RECEPTACLES` receptacles: shorter texts, shorter searches.
+        small: draw the room from those with at most `MOST_RECEPTACLES` receptacles: shorter texts, shorter
+            searches.
 
     Raises:
         ValueError: unknown family.

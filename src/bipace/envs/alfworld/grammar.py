@@ -1,7 +1,7 @@
 """Read a game's text grammar (.twl2): one command template and one feedback rule per action, and production rules.
 
-A right-hand side is a sequence of terminals, `#rule#` references, `{expression}` or `{expression | query}` and lists
-`[{... | query}]`. Blank space at the beginning of a line is dropped, as the stock reader does.
+A right-hand side is a sequence of terminals, `#rule#` references, `{expression}` or `{expression | query}`
+and lists `[{... | query}]`. Blank space at the beginning of a line is dropped, as the stock reader does.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ class Grammar:
 
 @lru_cache(maxsize=4096)
 def parse_symbols(text: str) -> tuple[Symbol, ...]:
-    """The symbols of a right-hand side. As in the stock reader, text after a character it cannot read is left out."""
+    """The symbols of a right-hand side.
+
+    As in the stock reader, text after a character it cannot read is left out.
+    """
     symbols: list[Symbol] = []
     at = 0
     while True:
@@ -123,7 +126,9 @@ def parse_query(text: str) -> tuple[Literal, ...]:
         match = _PREDICATE.fullmatch(part)
         if not match:
             raise GameFileError(f"grammar: cannot read the condition '{text}'")
-        args = [":".join(piece.strip() for piece in arg.split(":")) for arg in match[2].split(",") if arg.strip()]
+        args = [
+            ":".join(piece.strip() for piece in arg.split(":")) for arg in match[2].split(",") if arg.strip()
+        ]
         literals.append(Literal(match[1], tuple(arg if ":" in arg else f"{arg}:{arg}" for arg in args)))
     return tuple(literals)
 
@@ -138,7 +143,9 @@ def _rules(code: str, where: str) -> dict[str, tuple[Production, ...]]:
     except json.JSONDecodeError as error:
         raise GameFileError(f"{where}: not valid JSON: {error}") from error
     except (AttributeError, KeyError, TypeError) as error:
-        raise GameFileError(f"{where}: a rule must be a list of objects with a text 'rhs': {error!r}") from error
+        raise GameFileError(
+            f"{where}: a rule must be a list of objects with a text 'rhs': {error!r}"
+        ) from error
 
 
 def parse_grammar(text: str) -> Grammar:

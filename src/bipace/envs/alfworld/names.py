@@ -1,7 +1,7 @@
 """Entity names as the agent reads them: `desklamp_bar__plus_02_dot_76...` becomes `desklamp 1`.
 
-The rule is the benchmark's own (`Demangler` without shuffling): entities of one class are numbered downwards in the
-order of their ids, so the first id gets the highest number.
+The rule is the benchmark's own (`Demangler` without shuffling): entities of one class are numbered downwards
+in the order of their ids, so the first id gets the highest number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ def _class_of(entity: str) -> str | None:
 
 
 def display_names(entities: Iterable[str]) -> dict[str, str]:
-    """Name of each entity. An id without `_bar_` keeps its text, followed by one space (as the benchmark has it)."""
+    """Name of each entity.
+
+    An id without `_bar_` keeps its text, followed by one space (as the benchmark has it).
+    """
     ordered = sorted(entities)
     left = Counter(filter(None, map(_class_of, ordered)))
     names = {}

@@ -1,9 +1,10 @@
 """Read the PDDL of a game: domain (types, predicates, actions) and problem (objects, facts, goal).
 
-Names are lower case throughout, as in the planner's own reader. A condition is brought into disjunctive normal form
-when it is read: a list of conjunctions of literals, existential variables turned into further variables. The subset
-is the one that ALFWorld needs: typing, and, or, not, imply, exists, equality, conditional effects; universal
-quantifiers, derived predicates and numeric conditions are refused by name. Action costs are read over.
+Names are lower case throughout, as in the planner's own reader. A condition is brought into disjunctive
+normal form when it is read: a list of conjunctions of literals, existential variables turned into further
+variables. The subset is the one that ALFWorld needs: typing, and, or, not, imply, exists, equality,
+conditional effects; universal quantifiers, derived predicates and numeric conditions are refused by name.
+Action costs are read over.
 """
 
 from __future__ import annotations
@@ -164,13 +165,17 @@ class _Conditions:
         if arity is None:
             raise GameFileError(f"{self.where}: unknown or unsupported predicate '{name}' in {_show(form)}")
         if len(args) != arity:
-            raise GameFileError(f"{self.where}: predicate '{name}' takes {arity} arguments, found {_show(form)}")
+            raise GameFileError(
+                f"{self.where}: predicate '{name}' takes {arity} arguments, found {_show(form)}"
+            )
         for arg in args:
             if arg.startswith("?") and arg not in self.variables:
                 raise GameFileError(f"{self.where}: unbound variable '{arg}' in {_show(form)}")
         return Literal(name, args, positive)
 
-    def normal_form(self, form: Any, names: dict[str, str], positive: bool = True) -> list[tuple[Literal, ...]]:
+    def normal_form(
+        self, form: Any, names: dict[str, str], positive: bool = True
+    ) -> list[tuple[Literal, ...]]:
         """Disjunction (list) of conjunctions (tuples)."""
         if form == [] or form == ["and"]:
             return [()] if positive else []
@@ -201,7 +206,8 @@ class _Conditions:
     def conjunctions(self, form: Any) -> tuple[Conjunction, ...]:
         """The normal form with types; a conjunction over a type that the domain lacks can never hold and is left out.
 
-        The benchmark's own domain has such a one: `(?l - location, ?r - receptacle)` names the type "location,".
+        The benchmark's own domain has such a one: `(?l - location, ?r - receptacle)` names the type
+        "location,".
         """
         parts = self.normal_form(form, {name: name for name in self.variables})
         result = []
@@ -234,7 +240,9 @@ def _action(form: list[Any], types: dict[str, str], predicates: dict[str, tuple[
     if len(form) < 2 or not isinstance(form[1], str):
         raise GameFileError(f"pddl_domain: an action without a name: {_show(form)}")
     where = f"action '{form[1]}'"
-    parts = dict(zip(form[2::2], form[3::2], strict=False)) if all(isinstance(x, str) for x in form[2::2]) else {}
+    parts = (
+        dict(zip(form[2::2], form[3::2], strict=False)) if all(isinstance(x, str) for x in form[2::2]) else {}
+    )
     if ":effect" not in parts:
         raise GameFileError(f"{where}: no :effect")
     parameters = tuple(_typed(parts.get(":parameters", []), where))
@@ -295,7 +303,9 @@ def parse_problem(text: str, domain: Domain) -> Problem:
         if name not in arity:
             raise GameFileError(f"pddl_problem :init: unknown predicate in {_show(form)}")
         if len(args) != arity[name]:
-            raise GameFileError(f"pddl_problem :init: predicate '{name}' takes {arity[name]} arguments: {_show(form)}")
+            raise GameFileError(
+                f"pddl_problem :init: predicate '{name}' takes {arity[name]} arguments: {_show(form)}"
+            )
         for arg in args:
             if arg not in objects:
                 raise GameFileError(f"pddl_problem :init: '{arg}' in {_show(form)} is not among the :objects")

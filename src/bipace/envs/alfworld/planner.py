@@ -1,8 +1,8 @@
 """The expert: a shortest plan for the six families of goals, with full knowledge of the state.
 
-A goal names a class of object, a class of receptacle and at most one treatment, so a plan is a fixed sequence of
-errands (fetch, treat, put; twice for two objects; fetch and switch on for a lamp). All choices of object, appliance
-and receptacle are tried and the shortest plan is kept; ties go to the first in the order of ids.
+A goal names a class of object, a class of receptacle and at most one treatment, so a plan is a fixed sequence
+of errands (fetch, treat, put; twice for two objects; fetch and switch on for a lamp). All choices of object,
+appliance and receptacle are tried and the shortest plan is kept; ties go to the first in the order of ids.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class _Situation:
         self.opened = {r for (r,) in facts["opened"]}
         self.closed = {r for (r,) in facts["openable"]} - self.opened
         self.location = pairs(facts["receptacleatlocation"])
-        # The benchmark places some things in two receptacles at once (a mug on the counter and in the coffee machine).
+        # The benchmark places some things in two receptacles at once (a mug on the counter and in the coffee
+        # machine).
         self.inside: dict[int, list[int]] = defaultdict(list)
         for thing, r in facts["inreceptacle"]:
             if r in self.location and (known is None or thing in known):
@@ -117,7 +118,11 @@ class _Situation:
 
     def places_for(self, thing: int) -> list[int]:
         kind = self.kind.get(thing)
-        return [r for r, rt in sorted(self.receptacle_kind.items()) if (rt, kind) in self.fits and r in self.location]
+        return [
+            r
+            for r, rt in sorted(self.receptacle_kind.items())
+            if (rt, kind) in self.fits and r in self.location
+        ]
 
 
 class _Plan:
@@ -151,15 +156,22 @@ class _Plan:
     def put(self, thing: int, receptacle: int) -> None:
         self.go(receptacle)
         self.open(receptacle)
-        self.do("putobject", o=thing, r=receptacle, ot=self.s.kind[thing], rt=self.s.receptacle_kind[receptacle])
+        self.do(
+            "putobject", o=thing, r=receptacle, ot=self.s.kind[thing], rt=self.s.receptacle_kind[receptacle]
+        )
 
     def commands(self) -> tuple[str, ...]:
         actions = {action.schema.name: action for action in self.s.game.actions}
         result = []
         for name, bound in self.steps:
             action = actions.get(name)
-            if action is None or not {parameter.strip("?") for parameter in action.parameters} <= bound.keys():
-                raise GameFileError(f"action '{name}': the expert needs it with the benchmark's own parameters")
+            if (
+                action is None
+                or not {parameter.strip("?") for parameter in action.parameters} <= bound.keys()
+            ):
+                raise GameFileError(
+                    f"action '{name}': the expert needs it with the benchmark's own parameters"
+                )
             args: Row = tuple(bound[parameter.strip("?")] for parameter in action.parameters)
             result.append(action.template(self.s.state.tables, args))
         return tuple(result)
@@ -199,8 +211,12 @@ def _treated(situation: _Situation, goal: Goal, treatment: str) -> Iterator[_Pla
     done = {thing for (thing,) in situation.facts[treatment]}
     treatable = {thing for (thing,) in situation.facts[able]}
     things = [t for t in situation.of_type(situation.kind, [goal.object_type]) if t in treatable]
-    targets = [r for r in situation.of_type(situation.receptacle_kind, [goal.target_type]) if r in situation.location]
-    machines = [r for r in situation.of_type(situation.receptacle_kind, appliances) if r in situation.location]
+    targets = [
+        r for r in situation.of_type(situation.receptacle_kind, [goal.target_type]) if r in situation.location
+    ]
+    machines = [
+        r for r in situation.of_type(situation.receptacle_kind, appliances) if r in situation.location
+    ]
     for thing, target in product(things, targets):
         if thing in done and target in situation.inside[thing]:
             yield _Plan(situation)
@@ -221,7 +237,9 @@ def _treated(situation: _Situation, goal: Goal, treatment: str) -> Iterator[_Pla
 
 def _under_lamp(situation: _Situation, goal: Goal) -> Iterator[_Plan]:
     toggled = {thing for (thing,) in situation.facts["istoggled"]}
-    lamps = [(t, r) for t in situation.of_type(situation.kind, [goal.target_type]) for r in situation.inside[t]]
+    lamps = [
+        (t, r) for t in situation.of_type(situation.kind, [goal.target_type]) for r in situation.inside[t]
+    ]
     things = situation.of_type(situation.kind, [goal.object_type])
     for thing, (lamp, at) in product(things, lamps):
         for source in situation.sources(thing):
@@ -250,7 +268,9 @@ def plan(game: Game, state: State | None = None) -> tuple[str, ...] | None:
     return shortest(game, state or game.start, goal_of(game))
 
 
-def shortest(game: Game, state: State, goal: Goal, known: Collection[int] | None = None) -> tuple[str, ...] | None:
+def shortest(
+    game: Game, state: State, goal: Goal, known: Collection[int] | None = None
+) -> tuple[str, ...] | None:
     """A shortest plan for a goal from a state; None when there is none.
 
     Args:

@@ -1,9 +1,9 @@
 """Facts kept in indexed tables, and conjunctive queries over them.
 
-Entities are integers, numbered in the order of their ids, so sorting integers sorts ids. A table holds the facts of
-one predicate keyed by the arguments that a query already knows; its values are sorted tuples of the other arguments.
-Queries are compiled once per game to a few list comprehensions over partial rows, so that a step of the game costs
-some dictionary look-ups and no search.
+Entities are integers, numbered in the order of their ids, so sorting integers sorts ids. A table holds the
+facts of one predicate keyed by the arguments that a query already knows; its values are sorted tuples of the
+other arguments. Queries are compiled once per game to a few list comprehensions over partial rows, so that a
+step of the game costs some dictionary look-ups and no search.
 """
 
 from __future__ import annotations
@@ -126,14 +126,17 @@ def _compare(left: int, right: int, equal: bool) -> _Step:
     return lambda _tables, rows: [row for row in rows if (row[left] == row[right]) is equal]
 
 
-def join(literals: Sequence[Literal], slots: Mapping[Any, int], layout: Layout, distinct: bool = False) -> Query:
+def join(
+    literals: Sequence[Literal], slots: Mapping[Any, int], layout: Layout, distinct: bool = False
+) -> Query:
     """Compile literals, in the order given, starting from rows whose `slots` are filled.
 
     Args:
         literals: positive ones may bind new arguments; negative ones and equalities need theirs bound.
         slots: position in the row of each argument that is known from the start.
         layout: registers the tables needed.
-        distinct: different arguments must stand for different entities (the rule of the benchmark's text grammar).
+        distinct: different arguments must stand for different entities (the rule of the benchmark's text
+            grammar).
     """
     slots = dict(slots)
     width = max(slots.values(), default=-1) + 1
@@ -161,8 +164,8 @@ def planned(
 ) -> list[Literal]:
     """The literals in an order that keeps intermediate results small.
 
-    Checks come first; then literals about the agent, of which there is one; then those with the fewest unknown and
-    the most known arguments; then predicates with few facts. Ties keep the order of the file.
+    Checks come first; then literals about the agent, of which there is one; then those with the fewest
+    unknown and the most known arguments; then predicates with few facts. Ties keep the order of the file.
 
     Args:
         literals: a conjunction.
@@ -175,9 +178,9 @@ def planned(
     def cost(literal: Literal) -> tuple[bool, bool, int, int, int]:
         unknown = sum(arg not in known for arg in literal.args)
         waits = unknown > 0 and (not literal.positive or literal.predicate == "=")
-        about_agent = any(types.get(arg) == "agent" for arg in literal.args) and not literal.predicate.startswith(
-            "type@"
-        )
+        about_agent = any(
+            types.get(arg) == "agent" for arg in literal.args
+        ) and not literal.predicate.startswith("type@")
         return (
             waits,
             unknown > 0 and not about_agent,

@@ -1,7 +1,8 @@
 """Compile a game's text grammar to closures: (tables, row) -> text.
 
-A *scope* is the set of placeholders ("r:receptacle") that are bound when a rule is used, with their places in the row.
-Scopes are known at load, so every query, expression and rule reference is resolved then and nothing is parsed in play.
+A *scope* is the set of placeholders ("r:receptacle") that are bound when a rule is used, with their places in
+the row. Scopes are known at load, so every query, expression and rule reference is resolved then and nothing
+is parsed in play.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class _Memo(dict[int, str]):
 class Renderer:
     """Compiles texts of one game. Texts and rules that the game can never use are not looked at.
 
-    Raises GameFileError, naming the rule, for an unknown rule, attribute, predicate or type and for a rule that
-    refers to itself.
+    Raises GameFileError, naming the rule, for an unknown rule, attribute, predicate or type and for a rule
+    that refers to itself.
     """
 
     def __init__(self, grammar: Grammar, domain: Domain, layout: Layout, entities: Entities) -> None:
@@ -72,7 +73,11 @@ class Renderer:
             return lambda _tables, _row: value
         query = self._query(symbol.query, scope, where) if symbol.query else None
         inner = query.slots if query else scope
-        one = self._rule(symbol.value, inner) if symbol.kind == "rule" else self._expression(symbol.value, inner, where)
+        one = (
+            self._rule(symbol.value, inner)
+            if symbol.kind == "rule"
+            else self._expression(symbol.value, inner, where)
+        )
         if query is None:
             return one
         if not symbol.is_list:

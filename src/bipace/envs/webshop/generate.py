@@ -1,8 +1,8 @@
 """A generated catalogue in the official file format, for everyone without the official files.
 
-Product i of a seed is the same whatever the number of products and whichever process asks: all its random choices
-come from one generator seeded with (VERSION, seed, i). Scores on generated data are not WebShop scores, and every
-name that leads to them says "gen".
+Product i of a seed is the same whatever the number of products and whichever process asks: all its random
+choices come from one generator seeded with (VERSION, seed, i). Scores on generated data are not WebShop
+scores, and every name that leads to them says "gen".
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ VERSION = 1
 MAX_PRODUCTS = 100_000
 _DESCRIBED = 6_000  # products with instructions, two each: as many goals as the official files hold
 _ALPHABET = "0123456789ABCDEFGHJKLMNPQRSTUVWXYZ"
-_STEP = 48_271_069_013  # coprime to 34**7: consecutive products get ids that look unrelated, and no two the same
+_STEP = (
+    48_271_069_013  # coprime to 34**7: consecutive products get ids that look unrelated, and no two the same
+)
 
 _OPENINGS = (
     "i am looking for {thing}",
@@ -65,7 +67,11 @@ def generate_files(folder: Path, products: int = 1000, seed: int = 0) -> None:
 
 def _write(folder: Path, products: int, seed: int) -> None:
     suffix = "_1000.json" if products <= 1000 else ".json"
-    paths = [folder / f"items_shuffle{suffix}", folder / f"items_ins_v2{suffix}", folder / "items_human_ins.json"]
+    paths = [
+        folder / f"items_shuffle{suffix}",
+        folder / f"items_ins_v2{suffix}",
+        folder / "items_human_ins.json",
+    ]
     with (
         paths[0].open("w", encoding="utf-8") as items,
         paths[1].open("w", encoding="utf-8") as attributes,
@@ -106,14 +112,23 @@ def generated_records(
             "full_description": _description(rng, noun, attributes),
             "small_description": _bullets(rng, noun, attributes),
             "pricing": _pricing(rng, kind),
-            "customization_options": {name: [{"value": value} for value in values] for name, values in options.items()},
+            "customization_options": {
+                name: [{"value": value} for value in values] for name, values in options.items()
+            },
             "images": [""],
         }
         annotation: dict[str, Any] = {"attributes": attributes}
         if index < _DESCRIBED:
             wanted = rng.sample(attributes, rng.randint(1, min(3, len(attributes))))
-            annotation |= {"instruction": f"Find me {', '.join(wanted)} {kind.query}", "instruction_attributes": wanted}
-        wishes = [_instruction(rng, asin, noun, attributes, options) for _ in range(2)] if index < _DESCRIBED else []
+            annotation |= {
+                "instruction": f"Find me {', '.join(wanted)} {kind.query}",
+                "instruction_attributes": wanted,
+            }
+        wishes = (
+            [_instruction(rng, asin, noun, attributes, options) for _ in range(2)]
+            if index < _DESCRIBED
+            else []
+        )
         yield item, annotation, wishes
 
 
@@ -150,7 +165,9 @@ def _title(
     """A title as sellers write them: brand first, claims and attributes in any order, inconsistent case and commas."""
     words = vocabulary()
     brand = rng.choice(words.brands)
-    claims = [attribute.title() if rng.random() < 0.7 else attribute for attribute in rng.sample(attributes, 2)]
+    claims = [
+        attribute.title() if rng.random() < 0.7 else attribute for attribute in rng.sample(attributes, 2)
+    ]
     head = [brand, *([rng.choice(words.fillers)] if rng.random() < 0.4 else []), claims[0], noun]
     tail = [claims[1], *([rng.choice(words.audiences)] if rng.random() < 0.6 else [])]
     if rng.random() < 0.35:
@@ -186,7 +203,9 @@ def _bullets(rng: random.Random, noun: str, attributes: list[str]) -> list[str]:
         )
         for attribute in attributes
     ]
-    lines.append(rng.choice(("Customer service within 24 hours.", "Package includes: 1 x item.", "A perfect gift.")))
+    lines.append(
+        rng.choice(("Customer service within 24 hours.", "Package includes: 1 x item.", "A perfect gift."))
+    )
     return lines
 
 
@@ -205,7 +224,9 @@ def _instruction(
     wanted = rng.sample(attributes, rng.randint(1, min(3, len(attributes))))
     chosen = {name: rng.choice(values) for name, values in options.items() if rng.random() < 0.8}
     spoken = noun.lower()
-    thing = f"{', '.join(wanted)} {spoken}" if rng.random() < 0.5 else f"{spoken} that is {' and '.join(wanted)}"
+    thing = (
+        f"{', '.join(wanted)} {spoken}" if rng.random() < 0.5 else f"{spoken} that is {' and '.join(wanted)}"
+    )
     details = [f"in {value}" if name == "color" else f"{name} {value}" for name, value in chosen.items()]
     if details:
         thing += rng.choice((", ", ", and ", " ")) + ", ".join(details)

@@ -1,7 +1,7 @@
 """Goals: what a shopper is asked to buy.
 
-Two kinds, as in the public code: `human`, the instructions people wrote (`items_human_ins.json`), and `synthetic`, one
-for every combination of a product's options (`items_ins_v2*.json`).
+Two kinds, as in the public code: `human`, the instructions people wrote (`items_human_ins.json`), and
+`synthetic`, one for every combination of a product's options (`items_ins_v2*.json`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Goal:
 def price_bound(price: float, rng: random.Random) -> float | None:
     """The larger of two different ones of the next four multiples of 10 dollars above the price.
 
-    None above 980 dollars, where fewer than two of the multiples up to 990 are left: such goals have no bound.
+    None above 980 dollars, where fewer than two of the multiples up to 990 are left: such goals have no
+    bound.
     """
     above = [10.0 * step for step in range(1, 100) if 10.0 * step > price][:4]
     return max(rng.sample(above, 2)) if len(above) >= 2 else None
@@ -100,7 +101,9 @@ def _synthetic(catalogue: Catalogue, seed: int) -> Iterator[Goal]:
         axes = [[(name, value) for value in values] for name, values in sorted(product.options)]
         for options in itertools.product(*axes):
             wish = ", and ".join(f"{name}: {value}" for name, value in options)
-            yield _goal(product, instruction + (f" with {wish}" if wish else "") + text, attributes, options, bound)
+            yield _goal(
+                product, instruction + (f" with {wish}" if wish else "") + text, attributes, options, bound
+            )
 
 
 def _bounded(product: Product, seed: int, label: str) -> tuple[float, str]:

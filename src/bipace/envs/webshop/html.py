@@ -66,7 +66,11 @@ def render_page(
     """
     view = environment.view
     instruction = environment.goal.instruction if environment.goal else ""
-    body = _done(environment.score, next_task) if view.kind == "done" else _body(view, environment.shop.show_attributes)
+    body = (
+        _done(environment.score, next_task)
+        if view.kind == "done"
+        else _body(view, environment.shop.show_attributes)
+    )
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

@@ -94,13 +94,14 @@ class _Reader:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._at)
             except json.JSONDecodeError:
-                # Either broken or cut by the window's edge. Doubling what is read between attempts keeps the cost
-                # of a long value linear in its length.
+                # Either broken or cut by the window's edge. Doubling what is read between attempts keeps the
+                # cost of a long value linear in its length.
                 if not self._more(wanted):
                     raise
                 wanted *= 2
                 continue
-            # A number cut by the window's edge decodes too ("1." of 1.5 as 1): only a delimiter shows its end.
+            # A number cut by the window's edge decodes too ("1." of 1.5 as 1): only a delimiter shows its
+            # end.
             if self._text[end : end + 1] in _DELIMITERS or not self._more():
                 self._at = end
                 return value

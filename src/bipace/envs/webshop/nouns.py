@@ -1,10 +1,11 @@
 """The nouns of a title, for the type clause of the reward.
 
-The published reward takes them from spaCy's `en_core_web_sm`. Where spaCy or the model is not installed a fallback
-takes every word except function words, units and common adjectives: product titles are nearly all nouns and names.
-The two differ on some titles, so the suite records which one was used. On the title pairs of the public tests the
-overlap t is 0.875, 0.294, 0.154 and 0 by words, 0.833, 0.312, 0.167 and 0 by spaCy; on the generated catalogue r_type
-is the same for 91 % of random pairs and for 97 % of the products that searches list first.
+The published reward takes them from spaCy's `en_core_web_sm`. Where spaCy or the model is not installed a
+fallback takes every word except function words, units and common adjectives: product titles are nearly all
+nouns and names. The two differ on some titles, so the suite records which one was used. On the title pairs of
+the public tests the overlap t is 0.875, 0.294, 0.154 and 0 by words, 0.833, 0.312, 0.167 and 0 by spaCy; on
+the generated catalogue r_type is the same for 91 % of random pairs and for 97 % of the products that searches
+list first.
 """
 
 from __future__ import annotations
@@ -96,4 +97,6 @@ def _spacy(model: str) -> NounFinder:
         return tuple(token.text.lower() for token in pipeline(title) if token.pos_ in _NOUN_TAGS)
 
     meta = pipeline.meta
-    return NounFinder(f"spacy {meta['lang']}_{meta['name']} {meta['version']}", lru_cache(maxsize=65_536)(find))
+    return NounFinder(
+        f"spacy {meta['lang']}_{meta['name']} {meta['version']}", lru_cache(maxsize=65_536)(find)
+    )

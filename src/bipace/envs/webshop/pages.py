@@ -1,10 +1,11 @@
 """The shop's pages: what a shopper sees and can click, as plain data and as the field's text.
 
-The text is the public WebShop's `text` mode: the visible strings of a page in page order, joined by " [SEP] ".
-Differences from the public pages, each of which only leaves out what misleads:
+The text is the public WebShop's `text` mode: the visible strings of a page in page order, joined by " [SEP]
+". Differences from the public pages, each of which only leaves out what misleads:
 
 - "Next >" is there only where a next page is (the public shop also offers an empty sixth page).
-- The page after buying shows the score alone. The public page's text also holds the goal, hidden from people by CSS.
+- The page after buying shows the score alone. The public page's text also holds the goal, hidden from people
+  by CSS.
 - `click[search]` is not listed: in the public shop it does nothing.
 
 As in the public shop's text, a chosen option leaves no mark on the page.
@@ -18,7 +19,16 @@ from typing import Literal
 
 from bipace.envs.webshop.catalogue import Product
 
-__all__ = ["PER_PAGE", "SEARCH_ACTION", "SEPARATOR", "SUB_PAGES", "View", "clickables", "page_text", "shown_products"]
+__all__ = [
+    "PER_PAGE",
+    "SEARCH_ACTION",
+    "SEPARATOR",
+    "SUB_PAGES",
+    "View",
+    "clickables",
+    "page_text",
+    "shown_products",
+]
 
 PER_PAGE = 10
 SEARCH_ACTION = "search[<your query>]"
@@ -99,7 +109,9 @@ def _strings(view: View, instruction: str, show_attributes: bool) -> Iterator[st
         return
     yield PREVIOUS
     if view.product is not None:
-        yield from sub_page_strings(view.product, view.sub) if view.sub else _item(view.product, show_attributes)
+        yield from (
+            sub_page_strings(view.product, view.sub) if view.sub else _item(view.product, show_attributes)
+        )
 
 
 def _item(product: Product, show_attributes: bool) -> Iterator[str]:
@@ -113,7 +125,10 @@ def _item(product: Product, show_attributes: bool) -> Iterator[str]:
 
 
 def sub_page_strings(product: Product, name: str) -> tuple[str, ...]:
-    """The body of a sub-page. The official files hold no reviews, so that page is empty, as in the public shop."""
+    """The body of a sub-page.
+
+    The official files hold no reviews, so that page is empty, as in the public shop.
+    """
     if name == "Description":
         return (product.description,)
     if name == "Features":

@@ -18,10 +18,19 @@ try:
     from rapidfuzz import fuzz, utils
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "WebShop needs the package 'rapidfuzz': install the extra with pip install 'bipace[webshop]'", name="rapidfuzz"
+        "WebShop needs the package 'rapidfuzz': install the extra with pip install 'bipace[webshop]'",
+        name="rapidfuzz",
     ) from error
 
-__all__ = ["Score", "TypeMatch", "matched_attributes", "matched_options", "normalise_color", "similar", "type_match"]
+__all__ = [
+    "Score",
+    "TypeMatch",
+    "matched_attributes",
+    "matched_options",
+    "normalise_color",
+    "similar",
+    "type_match",
+]
 __all__ += ["score_purchase"]
 
 SIMILAR_ABOVE = 85  # of 100
@@ -81,7 +90,9 @@ class Score:
         return self.total == 1.0
 
 
-def score_purchase(product: Product, goal: Goal, price: float, chosen: Mapping[str, str], nouns: NounFinder) -> Score:
+def score_purchase(
+    product: Product, goal: Goal, price: float, chosen: Mapping[str, str], nouns: NounFinder
+) -> Score:
     """Score of buying a product with these options.
 
     Args:
@@ -108,8 +119,8 @@ def score_purchase(product: Product, goal: Goal, price: float, chosen: Mapping[s
 def type_match(product: Product, goal: Goal, nouns: NounFinder) -> TypeMatch:
     """Whether the product is of the kind asked for.
 
-    r_type is 1 with the same query, two or more shared category levels, or t > 0.2; 0.5 otherwise. Then t < 0.1 makes
-    it 0.1 and t = 0 makes it 0, whatever the rest says. A goal title without nouns has t = 0.2.
+    r_type is 1 with the same query, two or more shared category levels, or t > 0.2; 0.5 otherwise. Then t <
+    0.1 makes it 0.1 and t = 0 makes it 0, whatever the rest says. A goal title without nouns has t = 0.2.
     """
     same_query = product.query == goal.query
     shared = len(_levels(product.product_category) & _levels(goal.product_category))
@@ -143,8 +154,8 @@ def matched_options(chosen: Iterable[str], wanted: Sequence[str | tuple[str, str
 def normalise_color(option: str | tuple[str, str]) -> str:
     """The first colour word of COLORS inside the option, or the option itself.
 
-    A synthetic goal's (name, value) pair is reduced where its name or value is a colour word, and is compared whole,
-    name included, where neither is: the public code's `in` looks at the parts of a pair.
+    A synthetic goal's (name, value) pair is reduced where its name or value is a colour word, and is compared
+    whole, name included, where neither is: the public code's `in` looks at the parts of a pair.
     """
     return next((color for color in COLORS if color in option), str(option))
 
@@ -152,9 +163,9 @@ def normalise_color(option: str | tuple[str, str]) -> str:
 def similar(one: str, other: str) -> bool:
     """Whether thefuzz's `token_set_ratio(one, other)` is above 85.
 
-    That is rapidfuzz's ratio after thefuzz's preprocessing (the characters 128-255 dropped, then lower case, anything
-    but letters and digits as blanks) and its rounding to a whole number: 85.5 counts, 85.4 does not. Two texts of
-    which one has no letter or digit left are not similar.
+    That is rapidfuzz's ratio after thefuzz's preprocessing (the characters 128-255 dropped, then lower case,
+    anything but letters and digits as blanks) and its rounding to a whole number: 85.5 counts, 85.4 does not.
+    Two texts of which one has no letter or digit left are not similar.
     """
     ratio = fuzz.token_set_ratio(_plain(one), _plain(other))
     return round(ratio) > SIMILAR_ABOVE

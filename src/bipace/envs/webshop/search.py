@@ -1,8 +1,9 @@
 """Full-text search over the catalogue: BM25 as Lucene computes it, from the library bm25s.
 
-Chosen by measurement against tantivy (benchmarks/webshop.py): bm25s scores exactly, without threads or segments, so
-that equal products rank in one fixed order in every process; its parameters and its stemmer can be the ones of the
-public WebShop (k1 = 0.9, b = 0.4, English stop words, Porter stemming), which tantivy fixes at others.
+Chosen by measurement against tantivy (benchmarks/webshop.py): bm25s scores exactly, without threads or
+segments, so that equal products rank in one fixed order in every process; its parameters and its stemmer can
+be the ones of the public WebShop (k1 = 0.9, b = 0.4, English stop words, Porter stemming), which tantivy
+fixes at others.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ def _stem(word: str) -> str:
 
 
 class SearchIndex:
-    """A built index. Safe to share between environments and threads: nothing in it changes but a bounded cache."""
+    """A built index.
+
+    Safe to share between environments and threads: nothing in it changes but a bounded cache.
+    """
 
     def __init__(self, engine: bm25s.BM25, size: int) -> None:
         self._engine = engine
@@ -64,14 +68,17 @@ class SearchIndex:
     def _top(self, query: str, k: int = 50) -> tuple[int, ...]:
         """Numbers of the best documents, best first; equal scores in document order; none with a score of zero."""
         known = [
-            number for term in terms(query)[:MAX_TERMS] if (number := self._engine.vocab_dict.get(term)) is not None
+            number
+            for term in terms(query)[:MAX_TERMS]
+            if (number := self._engine.vocab_dict.get(term)) is not None
         ]
         if not known or not self._size:
             return ()
         scores = self._engine.get_scores_from_ids(known)
         matched = np.flatnonzero(scores > 0)
         if len(matched) > k:
-            # Every document at least as good as the k-th: ties at the edge are then decided by number, not by chance.
+            # Every document at least as good as the k-th: ties at the edge are then decided by number, not by
+            # chance.
             edge = np.partition(scores[matched], len(matched) - k)[len(matched) - k]
             matched = matched[scores[matched] >= edge]
         order = np.lexsort((matched, -scores[matched]))[:k]
@@ -89,8 +96,8 @@ def open_index(documents: Iterable[str], digest: str, cache: Path | None) -> Sea
     Args:
         documents: the texts; read only when the index must be built.
         digest: identifies the documents; other data has another digest and so another index.
-        cache: folder of stored indexes, or None to keep nothing. A stored index appears whole or not at all; one that
-            cannot be read is built again.
+        cache: folder of stored indexes, or None to keep nothing. A stored index appears whole or not at all;
+            one that cannot be read is built again.
     """
     folder = None if cache is None else cache / f"bm25-{_FORMAT}-{digest[:32]}"
     if folder is not None and folder.is_dir():
@@ -108,7 +115,9 @@ def _build(documents: Iterable[str]) -> tuple[bm25s.BM25, int]:
     vocabulary: dict[str, int] = {}
     rows: list[NDArray[np.int32]] = []
     for document in documents:
-        rows.append(np.array([vocabulary.setdefault(term, len(vocabulary)) for term in terms(document)], np.int32))
+        rows.append(
+            np.array([vocabulary.setdefault(term, len(vocabulary)) for term in terms(document)], np.int32)
+        )
     engine = bm25s.BM25(method="lucene", k1=K1, b=B)
     engine.vocab_dict = vocabulary
     if vocabulary:

@@ -42,7 +42,8 @@ class Shop:
         index: the search index over them.
         nouns: the noun finder of the reward's type clause.
         seed: fixes the price of products that have a range.
-        show_attributes: adds the sub-page that lists a product's attributes (the public shop hides it by default).
+        show_attributes: adds the sub-page that lists a product's attributes (the public shop hides it by
+            default).
         hits: products a search returns at most; 50 in the public shop.
     """
 
@@ -65,9 +66,10 @@ class Shop:
 class WebShop:
     """Plays episodes: an `Environment` of `bipace.envs.base`.
 
-    Actions are `search[words]`, on every page before buying as in the public shop, and `click[name]` with a name from
-    the page; case and white space around do not matter. Anything else changes nothing: it gives the same page with
-    reward 0 and valid=False, and is counted in `no_ops`. Clicking `buy now` ends the episode; its reward is the score.
+    Actions are `search[words]`, on every page before buying as in the public shop, and `click[name]` with a
+    name from the page; case and white space around do not matter. Anything else changes nothing: it gives the
+    same page with reward 0 and valid=False, and is counted in `no_ops`. Clicking `buy now` ends the episode;
+    its reward is the score.
 
     Attributes:
         goal: the goal of the episode.
@@ -117,7 +119,9 @@ class WebShop:
         names = clickables(self.view, self.shop.show_attributes)
         search = (SEARCH_ACTION,) if self.view.kind == "search" else ()
         return Turn(
-            observation=page_text(self.view, self.goal.instruction if self.goal else "", self.shop.show_attributes),
+            observation=page_text(
+                self.view, self.goal.instruction if self.goal else "", self.shop.show_attributes
+            ),
             reward=reward,
             terminated=done,
             won=done and self.view.reward == 1.0,
@@ -159,7 +163,9 @@ class WebShop:
         if name == PREVIOUS.lower():
             if view.kind == "sub":
                 return replace(view, kind="item", sub="")
-            return View("results", hits=view.hits, number=view.number)  # leaving a product forgets its options
+            return View(
+                "results", hits=view.hits, number=view.number
+            )  # leaving a product forgets its options
         if name == BUY.lower():
             return self._bought()
         if name in _SUB_PAGES:
@@ -175,7 +181,10 @@ class WebShop:
 
 
 def _choose(view: View, value: str) -> tuple[tuple[str, str], ...]:
-    """The chosen options with this value added. Of two options that offer it the later one takes it, as in public."""
+    """The chosen options with this value added.
+
+    Of two options that offer it the later one takes it, as in public.
+    """
     options = view.product.options if view.product else ()
     name = [name for name, values in options if value in values][-1]
     return tuple({**dict(view.chosen), name: value}.items())

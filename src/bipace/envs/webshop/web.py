@@ -1,7 +1,7 @@
 """The shop as pages in a browser, so that a person can do an agent's task and see the score.
 
-Loopback only, for one person: standard library server, no scripts, every text escaped. The pages play the very same
-episodes as an agent does: a button sends `click[...]`, the search field `search[...]`.
+Loopback only, for one person: standard library server, no scripts, every text escaped. The pages play the
+very same episodes as an agent does: a button sends `click[...]`, the search field `search[...]`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ def serve(suite: WebShopSuite, port: int = 8000) -> None:
         OSError: the port is taken.
     """
     with make_server(suite, port) as server:
-        print(f"WebShop ({suite.data_label}): http://127.0.0.1:{server.server_address[1]}/  Ctrl-C ends it", flush=True)
+        print(
+            f"WebShop ({suite.data_label}): http://127.0.0.1:{server.server_address[1]}/  Ctrl-C ends it",
+            flush=True,
+        )
         try:
             server.serve_forever()
         except KeyboardInterrupt:
@@ -77,7 +80,10 @@ class _Session:
 
 
 class _Sessions:
-    """The shoppers, at most MAX_SESSIONS: the one unseen for longest makes room. One lock: a step takes under 1 ms."""
+    """The shoppers, at most MAX_SESSIONS: the one unseen for longest makes room.
+
+    One lock: a step takes under 1 ms.
+    """
 
     def __init__(self, suite: WebShopSuite) -> None:
         self.suite = suite
@@ -160,7 +166,9 @@ class _Handler(BaseHTTPRequestHandler):
         form = self._form()
         if form is None:
             self.close_connection = True  # the unread body would be taken for the next request
-            self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "That form has no length, or is too long.", "text/plain")
+            self._answer(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "That form has no length, or is too long.", "text/plain"
+            )
         elif self.path == "/act":
             key = self.shoppers.act(self._key(), form)
             self._answer(HTTPStatus.SEE_OTHER, "", "text/plain", key, location="/")

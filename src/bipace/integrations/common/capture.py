@@ -1,7 +1,7 @@
 """The hidden state at the last prompt token, taken from a forward that runs anyway.
 
-Left padding, an off-by-one or a stray final norm give plausible vectors of the wrong state, with no error: so the
-arithmetic is here, apart from any engine, and is tested against a plain forward.
+Left padding, an off-by-one or a stray final norm give plausible vectors of the wrong state, with no error: so
+the arithmetic is here, apart from any engine, and is tested against a plain forward.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["capture", "decoder_body", "last_prompt_states", "layer_index"]
 def layer_index(layer: int | float, n_layers: int, key: str = "features.layer") -> int:
     """Index into hidden_states[0..n_layers], as in `bipace train`.
 
-    An int counts from the front, or from the back where negative (-1 is n_layers); a float strictly between 0 and 1 is
-    a fraction f of the depth, round(f * n_layers). `key` is what the user calls the setting.
+    An int counts from the front, or from the back where negative (-1 is n_layers); a float strictly between 0
+    and 1 is a fraction f of the depth, round(f * n_layers). `key` is what the user calls the setting.
 
     Raises:
         ValueError: a layer outside the model; the message says which there are.
@@ -42,7 +42,9 @@ def decoder_body(model: torch.nn.Module) -> torch.nn.Module:
     """
     for module in model.modules():
         layers = getattr(module, "layers", None)
-        if isinstance(layers, torch.nn.ModuleList) and isinstance(getattr(module, "norm", None), torch.nn.Module):
+        if isinstance(layers, torch.nn.ModuleList) and isinstance(
+            getattr(module, "norm", None), torch.nn.Module
+        ):
             return module
     raise ValueError(
         f"{type(model).__name__}: found no decoder with `layers` and `norm`; bipace captures hidden states of models "
@@ -52,12 +54,14 @@ def decoder_body(model: torch.nn.Module) -> torch.nn.Module:
 
 @contextmanager
 def capture(
-    model: torch.nn.Module, layer: int | float, pick: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach
+    model: torch.nn.Module,
+    layer: int | float,
+    pick: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach,
 ) -> Iterator[list[torch.Tensor]]:
     """Keep what `pick` takes of hidden_states[layer] at every forward inside the block: by default all, detached.
 
-    Index k below the depth is what block k reads; the last index is the state after the final norm, as in Hugging
-    Face's output. Nothing else is kept, so the cost is one tensor of the micro-batch.
+    Index k below the depth is what block k reads; the last index is the state after the final norm, as in
+    Hugging Face's output. Nothing else is kept, so the cost is one tensor of the micro-batch.
     """
     body: Any = decoder_body(model)
     index = layer_index(layer, len(body.layers))

@@ -47,8 +47,8 @@ class Estimator:
         recipe: what is computed.
         calibrate_every: batches between two choices of `eps="auto"`; 0 chooses once, on the first batch.
         invalid_action_penalty: cost of a response without the required form, on its own row.
-        radius: (eps, whiten) that `eps="auto"` chose last; None before the first choice. An adapter that resumes a job
-            puts it back.
+        radius: (eps, whiten) that `eps="auto"` chose last; None before the first choice. An adapter that
+            resumes a job puts it back.
     """
 
     recipe: Recipe
@@ -96,11 +96,14 @@ class Estimator:
     def _held(self, batch: StepBatch, iteration: int) -> tuple[Recipe, dict[str, float]]:
         """The recipe at the radius of eps="auto", chosen anew where its turn has come, and what to log of it."""
         due = self.radius is None or (self.calibrate_every > 0 and iteration % self.calibrate_every == 0)
-        # An empty table would choose the first point of the grid, and calibrate_every=0 would keep it for ever.
+        # An empty table would choose the first point of the grid, and calibrate_every=0 would keep it for
+        # ever.
         found = choose(batch, self.recipe.terms) if due and len(batch) else None
         if found is not None:
             self.radius = found.eps, found.whiten
         if self.radius is None:
             return self.recipe, {}
-        metrics = calibration_metrics(found) if found else {"eps": self.radius[0], "whiten": float(self.radius[1])}
+        metrics = (
+            calibration_metrics(found) if found else {"eps": self.radius[0], "whiten": float(self.radius[1])}
+        )
         return hold(self.recipe, *self.radius), {f"credit/{name}": value for name, value in metrics.items()}

@@ -1,4 +1,7 @@
-"""Refusals that every engine needs: its version, and settings that would go wrong quietly. Each names the key."""
+"""Refusals that every engine needs: its version, and settings that would go wrong quietly.
+
+Each names the key.
+"""
 
 from __future__ import annotations
 

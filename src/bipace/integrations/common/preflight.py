@@ -54,8 +54,8 @@ class Report:
 def root_error(log: str) -> str | None:
     """The error that a job's output ends in: the last line that names an exception, without Ray's prefix.
 
-    Ray's own wrapper (`ray.exceptions...`) says less than the error it wraps and is passed over. None where no line
-    names an exception.
+    Ray's own wrapper (`ray.exceptions...`) says less than the error it wraps and is passed over. None where
+    no line names an exception.
     """
     plain = re.sub(r"\x1b\[[0-9;]*m", "", log)
     lines = [re.sub(r"^\([\w:.]+ pid=\d+[^)]*\)", "", line).strip() for line in plain.splitlines()]

@@ -1,7 +1,8 @@
 """From another engine's rows to the core's table of steps: by name, never by position.
 
-An engine re-orders rows to balance its ranks, copies some to fill a batch, loses others. An adapter says of each model
-call which prompt group, trajectory and step it is (`EngineStep`); the rest happens here, once for all engines.
+An engine re-orders rows to balance its ranks, copies some to fill a batch, loses others. An adapter says of
+each model call which prompt group, trajectory and step it is (`EngineStep`); the rest happens here, once for
+all engines.
 """
 
 from __future__ import annotations
@@ -71,26 +72,28 @@ def to_table(
 ) -> tuple[Rows, dict[str, float]]:
     """The table of a batch, and counts of what was left out of it.
 
-    The values of a row do not depend on the order of the rows. Padding rows are dropped before anything is compared; a
-    copy of another row that nobody marked is treated as padding, with a warning. A trajectory with a missing or aborted
-    row, or with a number that is not finite, is dropped whole and gets advantage 0; its siblings keep their statistics.
+    The values of a row do not depend on the order of the rows. Padding rows are dropped before anything is
+    compared; a copy of another row that nobody marked is treated as padding, with a warning. A trajectory
+    with a missing or aborted row, or with a number that is not finite, is dropped whole and gets advantage 0;
+    its siblings keep their statistics.
 
     Args:
         steps: N model calls in any order.
         features: [N, D] hidden states, or None.
-        added: [N] what the engine added to a call's reward (a KL penalty), or None. It becomes part of the step's
-            reward, so it enters both the trajectory return and the return-to-go.
+        added: [N] what the engine added to a call's reward (a KL penalty), or None. It becomes part of the
+            step's reward, so it enters both the trajectory return and the return-to-go.
         invalid_action_penalty: cost of a response without the required form, on its own row.
         to_go: [N] return-to-go of each step where the engine has computed it, or None (`StepBatch.to_go`).
-        whole: [N] return of each step's trajectory where the engine has computed it, or None (`StepBatch.whole`).
+        whole: [N] return of each step's trajectory where the engine has computed it, or None
+            (`StepBatch.whole`).
 
     Returns:
         The table, with the way back to the rows as they came, and the counts `event/padding_rows`,
         `event/missing_rows`, `event/aborted_rows`, `event/non_finite_rows`.
 
     Raises:
-        ValueError: a step index that is no whole number from 0; two different rows with one name; a column of another
-            length.
+        ValueError: a step index that is no whole number from 0; two different rows with one name; a column of
+            another length.
     """
     for name, column in {"features": features, "added": added, "to_go": to_go, "whole": whole}.items():
         if column is not None and len(column) != len(steps):
@@ -118,12 +121,16 @@ def to_table(
         padding=padding.tolist(),
         aborted=[s.aborted or bool(m) for s, m in zip(steps, missing, strict=True)],
     )
-    batch = replace(rows.batch, **{k: None if v is None else np.asarray(v)[rows.kept] for k, v in given.items()})
+    batch = replace(
+        rows.batch, **{k: None if v is None else np.asarray(v)[rows.kept] for k, v in given.items()}
+    )
     counts = {
         "event/padding_rows": float(padding.sum()),
         "event/missing_rows": float(missing.sum()),
         "event/aborted_rows": float(sum(s.aborted and not p for s, p in zip(steps, padding, strict=True))),
-        "event/non_finite_rows": float(sum(n for reason, n in rows.dropped.items() if reason.startswith("non-finite"))),
+        "event/non_finite_rows": float(
+            sum(n for reason, n in rows.dropped.items() if reason.startswith("non-finite"))
+        ),
     }
     return replace(rows, batch=batch), counts
 

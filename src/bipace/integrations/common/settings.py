@@ -1,7 +1,7 @@
 """What a user may set of any adapter: the keys of `bipace train` that an engine has no place for.
 
-They are those of `bipace.config`, so a section can be copied. What an engine configures itself (group size, learning
-rate, response length, clipping) stays where the engine has it.
+They are those of `bipace.config`, so a section can be copied. What an engine configures itself (group size,
+learning rate, response length, clipping) stays where the engine has it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def read_settings(kind: type[Made], section: Mapping[str, Any] | None, where: st
         where: what stands before a key in messages, e.g. "bipace".
 
     Raises:
-        ConfigError: a ValueError; see `bipace.config.read`. Also `credit.eps="calibrate"`, which only `bipace train`
-            can choose.
+        ConfigError: a ValueError; see `bipace.config.read`. Also `credit.eps="calibrate"`, which only `bipace
+            train` can choose.
     """
     made = read(kind, section, where)
     if open_directions(made.recipe()) is not None:

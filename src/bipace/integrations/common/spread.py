@@ -43,13 +43,14 @@ def along_spans(
     """[N] values -> an array of `shape`: each value on the tokens its model call wrote, 0 elsewhere.
 
     Args:
-        values: one a model call: first those of row 0's spans in order, then row 1's, and so on. A rollout kept in
-            several rows (segments) has its calls in several rows.
+        values: one a model call: first those of row 0's spans in order, then row 1's, and so on. A rollout
+            kept in several rows (segments) has its calls in several rows.
         spans: row -> (start, end) of each call.
         shape: (rows, length).
 
     Raises:
-        ValueError: another number of spans than values; a span outside its row, empty, or over the one before.
+        ValueError: another number of spans than values; a span outside its row, empty, or over the one
+            before.
     """
     count = sum(len(row) for row in spans)
     if len(spans) != shape[0] or count != len(values):

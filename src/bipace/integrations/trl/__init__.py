@@ -1,8 +1,8 @@
 """Step-level credit inside stock TRL: `StepCreditTrainer` is a GRPOTrainer whose advantages are one value a turn.
 
-Reading order: `trainer` (what is overridden, and why), `settings` (the keys), `turns` (TRL's completions to turns),
-`listening` (what an environment says after each tool call), `states` (hidden states of turns), `guards` (what is
-refused before the first step), `versions`.
+Reading order: `trainer` (what is overridden, and why), `settings` (the keys), `turns` (TRL's completions to
+turns), `listening` (what an environment says after each tool call), `states` (hidden states of turns),
+`guards` (what is refused before the first step), `versions`.
 """
 
 from __future__ import annotations

@@ -26,8 +26,14 @@ def check_arguments(args: Any, recipe: Recipe) -> None:
     check_group_size(recipe, args.num_generations, "num_generations")
     way_out = {
         "use_liger_kernel": (True, "Liger's fused losses take one value a completion; leave it out"),
-        "loss_type": ("vespo", "VESPO weighs whole completions by the sign of one value; use 'dapo' or 'grpo'"),
-        "importance_sampling_level": ("sequence", "one ratio a completion cannot be clipped turn by turn; use 'token'"),
+        "loss_type": (
+            "vespo",
+            "VESPO weighs whole completions by the sign of one value; use 'dapo' or 'grpo'",
+        ),
+        "importance_sampling_level": (
+            "sequence",
+            "one ratio a completion cannot be clipped turn by turn; use 'token'",
+        ),
         "multi_objective_aggregation": (
             "normalize_then_sum",
             "a trajectory has no one reward then; use 'sum_then_normalize'",
@@ -53,7 +59,9 @@ def check_arguments(args: Any, recipe: Recipe) -> None:
 def check_sources(trainer: Any, settings: StepSettings) -> None:
     """Raise ValueError where settings name what the trainer's way of playing episodes does not have."""
     if trainer._is_vlm:
-        raise ValueError("processing_class: a processor of images; values by turn are for text, give a tokenizer")
+        raise ValueError(
+            "processing_class: a processor of images; values by turn are for text, give a tokenizer"
+        )
     named = [key for key in ATTRIBUTES if getattr(settings, key) is not None]
     if named and trainer.environment_factories is None:
         raise ValueError(

@@ -83,8 +83,8 @@ def listening(
 ) -> Callable[..., Any]:
     """The tool, which also tells what its environment says once it has answered.
 
-    A tool of nobody's is returned as it is: after its call an environment's attributes are those of an earlier call. A
-    call that raises tells nothing; TRL hands the error to the model as the result.
+    A tool of nobody's is returned as it is: after its call an environment's attributes are those of an
+    earlier call. A call that raises tells nothing; TRL hands the error to the model as the result.
 
     Args:
         tool: a function or coroutine function, as TRL collected it.

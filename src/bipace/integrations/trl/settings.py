@@ -17,18 +17,27 @@ DELTA = 1e-4
 
 
 class StepSettings(Section):
-    """Attributes of the environments, read after each call of their tools. None: the environment does not say."""
+    """Attributes of the environments, read after each call of their tools.
+
+    None: the environment does not say.
+    """
 
     reward: str | None = Field(default=None, description="attribute with the reward of the last call")
     done: str | None = Field(default=None, description="attribute that is true once the episode is over")
-    state: str | None = Field(default=None, description="attribute with the state, in place of the text the model read")
+    state: str | None = Field(
+        default=None, description="attribute with the state, in place of the text the model read"
+    )
     executed: str | None = Field(
-        default=None, description="attribute with the command that the last call executed, None where it was refused"
+        default=None,
+        description="attribute with the command that the last call executed, None where it was refused",
     )
     remainder: Literal["refuse", "last"] = Field(
-        default="refuse", description="TRL's reward less the steps' rewards: refuse where it is not 0, or last turn"
+        default="refuse",
+        description="TRL's reward less the steps' rewards: refuse where it is not 0, or last turn",
     )
-    stop: bool = Field(default=False, description="end a rollout that is done; TRL would ask the model once more")
+    stop: bool = Field(
+        default=False, description="end a rollout that is done; TRL would ask the model once more"
+    )
 
 
 class TrlSettings(CreditSettings):
@@ -45,12 +54,12 @@ def read_trl_settings(
 ) -> tuple[TrlSettings, Recipe]:
     """The settings and the recipe of a trainer.
 
-    The recipe `grpo` divides by the deviation plus TRL's own 1e-4 unless `credit` says another `delta`, so that it is
-    stock TRL to rounding; every other recipe has the options it has everywhere.
+    The recipe `grpo` divides by the deviation plus TRL's own 1e-4 unless `credit` says another `delta`, so
+    that it is stock TRL to rounding; every other recipe has the options it has everywhere.
 
     Raises:
-        ValueError: an unknown key, recipe or option; a value of another type or out of range; options beside a Recipe
-            that is ready.
+        ValueError: an unknown key, recipe or option; a value of another type or out of range; options beside
+            a Recipe that is ready.
     """
     options = dict(credit or {})
     tree: dict[str, Any] = {"features": dict(features or {}), "steps": dict(steps or {})}
@@ -64,5 +73,7 @@ def read_trl_settings(
         options.setdefault("delta", DELTA)
     settings = read_settings(TrlSettings, {**tree, "estimator": recipe, "credit": options})
     if settings.steps.stop and settings.steps.done is None:
-        raise ValueError("steps.stop: true, but nobody says when an episode is over; set steps.done to an attribute")
+        raise ValueError(
+            "steps.stop: true, but nobody says when an episode is over; set steps.done to an attribute"
+        )
     return settings, settings.recipe()

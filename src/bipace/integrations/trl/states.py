@@ -1,6 +1,7 @@
 """Hidden states at the token before each turn: from a forward that TRL makes anyway, or from one more.
 
-The state of a turn is what the model had read when it began to write: hidden_states[layer] at the token before it.
+The state of a turn is what the model had read when it began to write: hidden_states[layer] at the token
+before it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def picking(model: torch.nn.Module, layer: int | float, places: Places) -> Itera
     """Yields a list that receives the wanted states, [n, D] float32 a forward, of rows that come in order.
 
     Args:
-        model: the policy; its forwards inside the block see the rows of `places` once, in any number of micro-batches.
+        model: the policy; its forwards inside the block see the rows of `places` once, in any number of
+            micro-batches.
         layer: see `bipace.integrations.common.capture.layer_index`.
         places: positions in the sequences as the forwards see them, padding included.
     """
@@ -68,8 +70,8 @@ def own_forward(
         batch_size: sequences a forward.
         pad: id of the padding token.
         autocast: makes the context of a forward.
-        cut: stop below the first block that is not needed. Not under wrappers that gather a block's weights and must
-            see it through (FSDP, DeepSpeed).
+        cut: stop below the first block that is not needed. Not under wrappers that gather a block's weights
+            and must see it through (FSDP, DeepSpeed).
     """
     device = next(model.parameters()).device
     was_training = model.training
@@ -80,7 +82,9 @@ def own_forward(
             for first in range(0, len(sequences), batch_size):
                 part = sequences[first : first + batch_size]
                 width = max(len(tokens) for tokens in part)
-                ids = torch.tensor([[*tokens, *[pad] * (width - len(tokens))] for tokens in part], device=device)
+                ids = torch.tensor(
+                    [[*tokens, *[pad] * (width - len(tokens))] for tokens in part], device=device
+                )
                 mask = torch.tensor([[1] * len(t) + [0] * (width - len(t)) for t in part], device=device)
                 with suppress(_Enough), autocast():
                     model(input_ids=ids, attention_mask=mask, use_cache=False, logits_to_keep=1)

@@ -2,10 +2,11 @@
 
     tokenizer = bare_commands(AutoTokenizer.from_pretrained(folder))
     trainer = StepCreditTrainer(
-        ..., processing_class=tokenizer, environment_factory=suite_environment(suite, tokenizer), steps=SUITE_STEPS
-    )
+        ..., processing_class=tokenizer, environment_factory=suite_environment(suite, tokenizer),
+    steps=SUITE_STEPS )
 
-A row of the data set names a task: {"prompt": [{"role": "user", "content": ""}], "task": "..."} (`suite_rows`).
+A row of the data set names a task: {"prompt": [{"role": "user", "content": ""}], "task": "..."}
+(`suite_rows`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ __all__ = ["SUITE_STEPS", "bare_commands", "suite_environment", "suite_rows"]
 
 _log = logging.getLogger(__name__)
 
-SUITE_STEPS = {"reward": "step_reward", "done": "done", "state": "state", "executed": "executed", "stop": True}
+SUITE_STEPS = {
+    "reward": "step_reward",
+    "done": "done",
+    "state": "state",
+    "executed": "executed",
+    "stop": True,
+}
 """What `StepCreditTrainer(steps=...)` reads of these environments."""
 
 _TEMPLATE = (
@@ -39,7 +46,10 @@ _RESPONSE = {
             "close_pattern": r"<\|im_end\|>\s*",
             "repeats": True,
             "content": "text",
-            "transform": {"type": "function", "function": {"name": "act", "arguments": {"command": "{content}"}}},
+            "transform": {
+                "type": "function",
+                "function": {"name": "act", "arguments": {"command": "{content}"}},
+            },
         }
     },
 }
@@ -48,13 +58,14 @@ _RESPONSE = {
 def suite_environment(suite: Suite, tokenizer: Any, max_steps: int | None = None) -> type[Any]:
     """A class for TRL's `environment_factory`: one tool, `act`, which plays a suite's episodes.
 
-    Step rewards, the end, the state and the executed command are attributes (`SUITE_STEPS`). An environment that
-    fails, in reset or in a step, ends its episode and has no reward, so that its trajectory gets advantage 0 and enters
-    no statistic.
+    Step rewards, the end, the state and the executed command are attributes (`SUITE_STEPS`). An environment
+    that fails, in reset or in a step, ends its episode and has no reward, so that its trajectory gets
+    advantage 0 and enters no statistic.
 
     Args:
         suite: a family of tasks.
-        tokenizer: whose special tokens are broken up in the environment's text, so that no text can forge a turn.
+        tokenizer: whose special tokens are broken up in the environment's text, so that no text can forge a
+            turn.
         max_steps: horizon in commands; None is the suite's own.
     """
     horizon = max_steps or suite.max_steps
@@ -96,7 +107,9 @@ def suite_environment(suite: Suite, tokenizer: Any, max_steps: int | None = None
                 turn = Turn("It is over.", valid=False) if self.done else self._environment.step(command)
                 self.executed = executed_command(command, self._offered, turn)
             except Exception:
-                _log.warning("the environment failed at step %d; the rollout is left out", self._steps, exc_info=True)
+                _log.warning(
+                    "the environment failed at step %d; the rollout is left out", self._steps, exc_info=True
+                )
                 turn = self._lost()
             self._total += turn.reward
             self.step_reward, self.won = turn.reward, self.won or turn.won
@@ -126,14 +139,17 @@ def suite_rows(tasks: Sequence[str]) -> list[dict[str, Any]]:
 def bare_commands(tokenizer: Any) -> Any:
     """The tokenizer of an actor that answers with a bare command: every response is read as act(command=response).
 
-    Results of the tool are rendered as user turns, as these actors were trained (`<|im_start|>` and `<|im_end|>`).
+    Results of the tool are rendered as user turns, as these actors were trained (`<|im_start|>` and
+    `<|im_end|>`).
 
     Raises:
         ValueError: a tokenizer without these tokens, for whose model the template would be wrong.
     """
     for token in ("<|im_start|>", "<|im_end|>"):
         if token not in tokenizer.get_vocab():
-            raise ValueError(f"processing_class: has no token {token}; bare_commands is for actors with ChatML turns")
+            raise ValueError(
+                f"processing_class: has no token {token}; bare_commands is for actors with ChatML turns"
+            )
     tokenizer.chat_template = _TEMPLATE
     tokenizer.response_template = _RESPONSE
     return tokenizer

@@ -5,8 +5,8 @@
     from bipace.integrations.trl import StepCreditTrainer
     trainer = StepCreditTrainer(..., recipe="bipace", credit={"eps": 0.05}, features={"layer": -12})
 
-TRL makes the batch and its loss takes advantages [B, T] as well as [B] (grpo_trainer.py, `_compute_loss`). So only the
-advantages are replaced, after TRL has generated, scored and logged.
+TRL makes the batch and its loss takes advantages [B, T] as well as [B] (grpo_trainer.py, `_compute_loss`). So
+only the advantages are replaced, after TRL has generated, scored and logged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ from bipace.integrations.common.estimator import Credit, Estimator
 from bipace.integrations.common.spread import along_spans, floating
 from bipace.integrations.trl.batch import Batch
 from bipace.integrations.trl.guards import check_arguments, check_first_batch, check_sources
-from bipace.integrations.trl.listening import ATTRIBUTES, Final, FinalBlocks, check_environment, listening, said
+from bipace.integrations.trl.listening import (
+    ATTRIBUTES,
+    Final,
+    FinalBlocks,
+    check_environment,
+    listening,
+    said,
+)
 from bipace.integrations.trl.settings import read_trl_settings
 from bipace.integrations.trl.states import active_dropout, gather_rows, own_forward, picking
 from bipace.integrations.trl.turns import (
@@ -69,7 +76,8 @@ class StepCreditTrainer(GRPOTrainer):
         kwargs: GRPOTrainer's own.
 
     Raises:
-        ValueError: settings that are unknown or out of range, and arguments of TRL's that need one value a completion.
+        ValueError: settings that are unknown or out of range, and arguments of TRL's that need one value a
+            completion.
     """
 
     def __init__(
@@ -95,7 +103,8 @@ class StepCreditTrainer(GRPOTrainer):
         if self._captures:
             body: Any = decoder_body(self.model)
             self._layer = layer_index(self.settings.features.layer, len(body.layers))
-        # TRL's forward of a truncated completion it masks, or under dropout, shows other states than the policy's.
+        # TRL's forward of a truncated completion it masks, or under dropout, shows other states than the
+        # policy's.
         self._reuses = not (self.mask_truncated_completions or active_dropout(self.model))
         self._explained = False
         self._batches = 0
@@ -120,7 +129,9 @@ class StepCreditTrainer(GRPOTrainer):
         values = self._own_values(credit, everyone, len(inputs))
         spans = [[(turn.start, turn.end) for turn in rollout.turns] for rollout in batch.rollouts]
         completion_ids = output["completion_ids"]
-        output["advantages"] = floating(along_spans(values, spans, tuple(completion_ids.shape)), completion_ids)
+        output["advantages"] = floating(
+            along_spans(values, spans, tuple(completion_ids.shape)), completion_ids
+        )
         self._write_logs(credit, everyone)
         metrics = {
             **credit.metrics,
@@ -153,7 +164,9 @@ class StepCreditTrainer(GRPOTrainer):
             turns = read_turns(completion, self._tokenizer, features.action_key)
             turns = own_fields(turns, {name: values[row] for name, values in own.items()}, row)
             if states:
-                turns = credit_heard(turns, [one for one in batch.heard if one.row == row], states[row], refused)
+                turns = credit_heard(
+                    turns, [one for one in batch.heard if one.row == row], states[row], refused
+                )
             group = identity(batch.examples[row], prompt_ids[row])
             ended = tokens[-1] in ends if steps.done is None else any(turn.done for turn in turns)
             batch.rollouts.append(Rollout(group, tuple(turns), tuple(tokens), ended))
@@ -207,7 +220,8 @@ class StepCreditTrainer(GRPOTrainer):
     def _get_tool_suffix_ids(self, tool_messages: list[dict[str, Any]]) -> list[int]:
         """TRL's tokens of some results; after a last result, more than any budget holds.
 
-        TRL then leaves its loop with the completion as it stands before the result, which is what ending means.
+        TRL then leaves its loop with the completion as it stands before the result, which is what ending
+        means.
         """
         if any(isinstance(message["content"], (Final, FinalBlocks)) for message in tool_messages):
             return [self._tokenizer.pad_token_id] * (self.max_completion_length + 1)
@@ -233,7 +247,9 @@ class StepCreditTrainer(GRPOTrainer):
                 "gradient_accumulation_steps TRL makes one itself"
             )
         self._explained = True
-        sequences = [[*prompt, *tokens] for prompt, tokens in zip(batch.prompts, batch.completions, strict=True)]
+        sequences = [
+            [*prompt, *tokens] for prompt, tokens in zip(batch.prompts, batch.completions, strict=True)
+        ]
         return own_forward(
             self.model,
             sequences,

@@ -1,7 +1,7 @@
 """From TRL's completions to turns, and from turns to the rows of the common room.
 
-A turn is one model call: a run of tokens that the model wrote, by TRL's tool mask (`environment_factory`, `tools`) or
-by the `env_mask` of a `rollout_func`. A completion without a mask is one turn.
+A turn is one model call: a run of tokens that the model wrote, by TRL's tool mask (`environment_factory`,
+`tools`) or by the `env_mask` of a `rollout_func`. A completion without a mask is one turn.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Rollout:
 def identity(example: Mapping[str, Any], prompt_ids: Sequence[int]) -> str:
     """Name of a prompt group: a hash of the data set's row and of the tokens the model read.
 
-    Both count. An environment that owns the data gives different prompts for equal rows, and rows that differ in a
-    hidden column only (the answer) may have one prompt.
+    Both count. An environment that owns the data gives different prompts for equal rows, and rows that differ
+    in a hidden column only (the answer) may have one prompt.
     """
     return hashlib.sha256(repr((canonical(example), tuple(prompt_ids))).encode()).hexdigest()[:32]
 
@@ -89,11 +89,11 @@ def identity(example: Mapping[str, Any], prompt_ids: Sequence[int]) -> str:
 def read_turns(completion: Completion, tokenizer: Any, action_key: str) -> list[Turn]:
     """The turns of a completion.
 
-    Under the action key "executed" a turn's action is its tool calls, by name and arguments; the text, stripped, of a
-    turn that calls nothing. `credit_heard` puts in what the environment says it executed.
+    Under the action key "executed" a turn's action is its tool calls, by name and arguments; the text,
+    stripped, of a turn that calls nothing. `credit_heard` puts in what the environment says it executed.
 
-    Where TRL ran the tools, a turn's observation is the text of the results since the last turn (first: of the last
-    prompt message); else it is the text of the tokens between the turns (first: of the prompt).
+    Where TRL ran the tools, a turn's observation is the text of the results since the last turn (first: of
+    the last prompt message); else it is the text of the tokens between the turns (first: of the prompt).
     """
     spans = written_runs(completion.mask)
     told, answers = _by_message(completion)
@@ -118,8 +118,8 @@ def credit_heard(
         turns: in order.
         heard: what was heard of this rollout, in order.
         first_state: the state after reset, or None where states are not read.
-        refused: how refused actions are told apart (`bipace.core.actions.executed_key`), or None where the environment
-            does not say what it executed.
+        refused: how refused actions are told apart (`bipace.core.actions.executed_key`), or None where the
+            environment does not say what it executed.
     """
     by_turn: dict[int, list[Heard]] = defaultdict(list)
     for one in heard:
@@ -166,8 +166,8 @@ def engine_steps(
 
     Args:
         rollouts: in TRL's order, process after process.
-        totals: TRL's weighted reward of each, before any normalisation; NaN where nobody scored it: an aborted
-            rollout, in no statistic.
+        totals: TRL's weighted reward of each, before any normalisation; NaN where nobody scored it: an
+            aborted rollout, in no statistic.
         told_rewards: True where turns carry rewards, which then have to add up to the total.
         remainder: "refuse" or "last": what to do with the difference. Without rewards all of the total is the
             remainder. It goes to the turn that ended the episode, else to the last turn.
@@ -175,8 +175,8 @@ def engine_steps(
     Raises:
         ValueError: rewards that do not add up, under "refuse".
     """
-    # Who meets whom in a greedy clustering depends on the order of trajectories: theirs is that of their tokens, so
-    # that it depends on what was played and not on where TRL put it.
+    # Who meets whom in a greedy clustering depends on the order of trajectories: theirs is that of their
+    # tokens, so that it depends on what was played and not on where TRL put it.
     by_content = sorted(range(len(rollouts)), key=lambda row: rollouts[row].tokens)
     names = {row: name for name, row in enumerate(by_content)}
     steps: list[EngineStep] = []
@@ -223,7 +223,9 @@ def _paid(row: int, rollout: Rollout, total: float, refuse: bool) -> tuple[list[
 
 def episode_metrics(rollouts: Sequence[Rollout], totals: Sequence[float]) -> dict[str, float]:
     """Episodes and mishaps of a batch, under the names of docs/metrics.md."""
-    played = [(r, total) for r, total in zip(rollouts, totals, strict=True) if r.turns and math.isfinite(total)]
+    played = [
+        (r, total) for r, total in zip(rollouts, totals, strict=True) if r.turns and math.isfinite(total)
+    ]
     n = max(len(played), 1)
     return {
         "episode/count": float(len(played)),

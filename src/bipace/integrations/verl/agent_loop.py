@@ -1,5 +1,6 @@
 # pyright: reportMissingImports=false
-# verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs this.
+# verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs
+# this.
 """verl's agent loop over any of our environments, or a user's own: one output per model call."""
 
 from __future__ import annotations
@@ -48,15 +49,17 @@ class BipaceAgentLoop(AgentLoopBase):
             )
             return Call(list(output.token_ids), output.log_probs or None, dict(output.extra_fields))
 
-        rows = await play(self.suite, kwargs["extra_info"]["task"], generate, self.tokenizer, self.settings, limits)
+        rows = await play(
+            self.suite, kwargs["extra_info"]["task"], generate, self.tokenizer, self.settings, limits
+        )
         return [_output(row) for row in rows]
 
 
 def _output(row: StepRow) -> AgentLoopOutput:
     """Verl's row of one model call.
 
-    verl copies the last row's reward_score onto all rows of the episode, so it is the episode's total everywhere;
-    the step's own reward travels in extra_fields.
+    verl copies the last row's reward_score onto all rows of the episode, so it is the episode's total
+    everywhere; the step's own reward travels in extra_fields.
     """
     episode = row.record["episode"]
     return AgentLoopOutput(

@@ -2,8 +2,8 @@
 # pyarrow comes with verl, which lives in an environment of its own.
 """Task lists as the Parquet files verl reads: `python -m bipace.integrations.verl.data --suite textcraft ...`.
 
-verl's data set holds tasks, not texts: the agent loop reads `extra_info.task` and gets every observation from the
-environment itself, so the file is the same for any prompt style.
+verl's data set holds tasks, not texts: the agent loop reads `extra_info.task` and gets every observation from
+the environment itself, so the file is the same for any prompt style.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def write_tasks(suite: Suite, split: str, path: Path, limit: int | None = None) 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bipace.integrations.verl.data", description=__doc__)
-    parser.add_argument("--suite", required=True, help="textcraft, module:attribute or path/to/file.py:attribute")
+    parser.add_argument(
+        "--suite", required=True, help="textcraft, module:attribute or path/to/file.py:attribute"
+    )
     parser.add_argument("--split", required=True, help="a split or panel of the suite")
     parser.add_argument("--out", required=True, type=Path, help="the Parquet file to write")
     parser.add_argument("--limit", type=int, help="at most this many tasks, from the front")

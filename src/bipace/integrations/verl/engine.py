@@ -1,9 +1,10 @@
 # pyright: reportMissingImports=false
-# verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs this.
+# verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs
+# this.
 """verl's FSDP engine, which also hands back the hidden state at each row's last prompt token.
 
-The capture is asked for batch by batch: only a batch that carries LAYER_KEY pays for it. The reference pass of a LoRA
-actor runs through the same engine with the adapter off; the trainer never sets the key there.
+The capture is asked for batch by batch: only a batch that carries LAYER_KEY pays for it. The reference pass
+of a LoRA actor runs through the same engine with the adapter off; the trainer never sets the key there.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class CapturingFSDPEngine(FSDPEngineWithLMHead):
             finally:
                 self._kept = None
 
-    def prepare_model_outputs(self, output: Any, output_args: Any, micro_batch: Any, logits_processor_func: Any) -> Any:
+    def prepare_model_outputs(
+        self, output: Any, output_args: Any, micro_batch: Any, logits_processor_func: Any
+    ) -> Any:
         """The stock outputs, and FEATURE_KEY: a jagged [N, D], one row per row of the micro-batch."""
         outputs = super().prepare_model_outputs(output, output_args, micro_batch, logits_processor_func)
         if self._kept is None:

@@ -47,7 +47,8 @@ class Limits:
 class StepRow:
     """One model call and what came of it.
 
-    `record` travels with verl's row (plain values only) and is all that `bipace.integrations.verl.rows` reads back.
+    `record` travels with verl's row (plain values only) and is all that `bipace.integrations.verl.rows` reads
+    back.
     """
 
     prompt: list[int]
@@ -65,8 +66,9 @@ async def play(
 ) -> list[StepRow]:
     """Play one episode of a task.
 
-    A failing environment ends its own episode: the rows so far come back marked `aborted`, and never enter a baseline.
-    An environment that fails before the first call, or a first prompt that does not fit, gives no rows.
+    A failing environment ends its own episode: the rows so far come back marked `aborted`, and never enter a
+    baseline. An environment that fails before the first call, or a first prompt that does not fit, gives no
+    rows.
     """
     rules = _rules(suite, settings, limits)
     episode = await asyncio.to_thread(Episode.begin, suite, task, rules, Chat(tokenizer))
@@ -80,7 +82,9 @@ async def play(
         calls.append(call)
     played = episode.close()
     if played.error:
-        _log.warning("task %r: the episode is aborted after %d steps: %s", task, len(played.steps), played.error)
+        _log.warning(
+            "task %r: the episode is aborted after %d steps: %s", task, len(played.steps), played.error
+        )
     key, env, whole = settings.features, settings.env, asdict(played.summary)
     paid = [env.reward_scale * reward for reward in step_rewards(played, env.reward == "success")]
     return [

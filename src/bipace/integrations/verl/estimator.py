@@ -1,9 +1,11 @@
 # pyright: reportMissingImports=false
-# verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs this.
+# verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs
+# this.
 """Every recipe of the core as an advantage estimator of verl.
 
-verl calls an estimator with token rewards, a mask and the prompt group only: no trajectory, no step, no observation, no
-hidden state. So the trainer hands those over in a context variable, row for row, and reads the outcome back from it.
+verl calls an estimator with token rewards, a mask and the prompt group only: no trajectory, no step, no
+observation, no hidden state. So the trainer hands those over in a context variable, row for row, and reads
+the outcome back from it.
 """
 
 from __future__ import annotations
@@ -59,8 +61,8 @@ def estimate(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Advantages [N, L] and, for verl's log, the same as returns: each step's value on all its response tokens.
 
-    A KL penalty in the reward (algorithm.use_kl_in_reward) is summed over a row's tokens and added to that step's
-    reward: it enters both the trajectory return and the return-to-go.
+    A KL penalty in the reward (algorithm.use_kl_in_reward) is summed over a row's tokens and added to that
+    step's reward: it enters both the trajectory return and the return-to-go.
 
     Raises:
         RuntimeError: called by another trainer, which handed nothing over.

@@ -1,8 +1,10 @@
 # pyright: reportMissingImports=false
-# verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs this.
+# verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs
+# this.
 """What verl loads in every process: VERL_USE_EXTERNAL_MODULES=bipace.integrations.verl.plugin.
 
-Importing this registers the engine, the estimators, the agent loop and the trainer. It changes nothing in verl.
+Importing this registers the engine, the estimators, the agent loop and the trainer. It changes nothing in
+verl.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 # pyright: reportMissingImports=false
-# verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs this.
+# verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs
+# this.
 """Checks of a cluster before a job: `python -m bipace.integrations.verl.preflight` with the job's own arguments.
 
-Each check answers in one plain line; the exit status is the number of checks that failed. `--dry-run` ends with two
-real steps, without saving, validating or logging to a service.
+Each check answers in one plain line; the exit status is the number of checks that failed. `--dry-run` ends
+with two real steps, without saving, validating or logging to a service.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ DRY_RUN = (
 )
 
 
-def compose_config(overrides: Sequence[str], name: str = "ppo_trainer", folder: Path | None = None) -> dict[str, Any]:
+def compose_config(
+    overrides: Sequence[str], name: str = "ppo_trainer", folder: Path | None = None
+) -> dict[str, Any]:
     """Verl's whole configuration as plain values, composed as its own command line composes it.
 
     Raises:
@@ -91,7 +94,9 @@ def _model(config: dict[str, Any], settings: Settings) -> str:
         raise ValueError(f"actor_rollout_ref.model.path: the tokenizer of {path} has no chat template")
     if not settings.captures:
         return f"{layers} layers; this recipe needs no hidden states"
-    return f"{layers} layers; features are hidden_states[{layer_index(settings.features.layer, layers, LAYER)}]"
+    return (
+        f"{layers} layers; features are hidden_states[{layer_index(settings.features.layer, layers, LAYER)}]"
+    )
 
 
 def _data(config: dict[str, Any], settings: Settings, key: str) -> str:
@@ -109,7 +114,9 @@ def _data(config: dict[str, Any], settings: Settings, key: str) -> str:
         rows += parquet.read_table(path).to_pylist()
     tasks = [info["task"] for row in rows if "task" in (info := row.get("extra_info") or {})]
     if not tasks or len(tasks) < len(rows):
-        raise ValueError(f"{key}: {'no rows' if not rows else 'rows without extra_info.task'}, which names the task")
+        raise ValueError(
+            f"{key}: {'no rows' if not rows else 'rows without extra_info.task'}, which names the task"
+        )
     agents = {row.get("agent_name") for row in rows}
     default = select(config, "actor_rollout_ref.rollout.agent.default_agent_loop")
     if agents != {"bipace"} and default != "bipace":

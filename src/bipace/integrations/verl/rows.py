@@ -1,7 +1,8 @@
 """verl's rows as model calls: what each one is stands in its name.
 
-verl names a row `{uid}_{session}_{index}`: prompt group, trajectory, step. It re-orders rows to balance ranks, adds
-padding rows that are copies of a real one, and drops groups that failed; nothing here depends on the order.
+verl names a row `{uid}_{session}_{index}`: prompt group, trajectory, step. It re-orders rows to balance
+ranks, adds padding rows that are copies of a real one, and drops groups that failed; nothing here depends on
+the order.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def parse_key(key: str) -> RowKey:
     """`{uid}_{session}_{index}` taken apart. Raises ValueError on any other form."""
     parts = key.rsplit("_", 2)
     if len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
-        raise ValueError(f"row key {key!r}: expected uid_session_index; is this verl 0.9's TransferQueue trainer?")
+        raise ValueError(
+            f"row key {key!r}: expected uid_session_index; is this verl 0.9's TransferQueue trainer?"
+        )
     return RowKey(parts[0], int(parts[1]), int(parts[2]))
 
 
@@ -45,8 +48,12 @@ def engine_steps(
         ValueError: a key of another form, or columns of different lengths.
     """
     if not len(keys) == len(records) == len(padding):
-        raise ValueError(f"keys, records, padding: lengths {len(keys)}, {len(records)}, {len(padding)} differ")
-    return [_step(parse_key(key), record, pad) for key, record, pad in zip(keys, records, padding, strict=True)]
+        raise ValueError(
+            f"keys, records, padding: lengths {len(keys)}, {len(records)}, {len(padding)} differ"
+        )
+    return [
+        _step(parse_key(key), record, pad) for key, record, pad in zip(keys, records, padding, strict=True)
+    ]
 
 
 def _step(key: RowKey, record: Mapping[str, Any], padding: bool) -> EngineStep:
@@ -73,8 +80,8 @@ def batch_metrics(
 ) -> dict[str, float]:
     """Episodes and mishaps of a batch, under the names `bipace train` logs (`episode/`, `event/`).
 
-    `event/missing_episodes` counts those of a group of `group_size` that left no row at all: the environment failed
-    before the first call, or the first prompt did not fit.
+    `event/missing_episodes` counts those of a group of `group_size` that left no row at all: the environment
+    failed before the first call, or the first prompt did not fit.
     """
     episodes = {
         parse_key(key)[:2]: EpisodeSummary(**record["episode"])

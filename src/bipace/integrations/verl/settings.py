@@ -1,6 +1,7 @@
 """The section `bipace` of verl's configuration: what `bipace.integrations.common.settings` reads, named by verl's key.
 
-What verl configures itself (group size, learning rate, response length, clipping, KL loss) stays where verl has it.
+What verl configures itself (group size, learning rate, response length, clipping, KL loss) stays where verl
+has it.
 """
 
 from __future__ import annotations

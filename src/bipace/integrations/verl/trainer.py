@@ -1,5 +1,6 @@
 # pyright: reportMissingImports=false
-# verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs this.
+# verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs
+# this.
 """verl's synchronous trainer with two methods extended: old log-probabilities (capture) and advantages (credit)."""
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class BipaceTrainer(PPOTrainerSync):
         plain: Any = OmegaConf.to_container(config, resolve=True)
         self.settings = check_config(plain)
         self.estimator = Estimator(
-            self.settings.recipe(), self.settings.features.calibrate_every, self.settings.update.invalid_action_penalty
+            self.settings.recipe(),
+            self.settings.features.calibrate_every,
+            self.settings.update.invalid_action_penalty,
         )
         if self.settings.captures:
             model = config.actor_rollout_ref.model
@@ -73,7 +76,9 @@ class BipaceTrainer(PPOTrainerSync):
         finally:
             HANDED_OVER.reset(token)
         if handed.credit is None:
-            raise RuntimeError("verl asked no estimator of bipace for advantages; set algorithm.adv_estimator=bipace")
+            raise RuntimeError(
+                "verl asked no estimator of bipace for advantages; set algorithm.adv_estimator=bipace"
+            )
         metrics.update(handed.credit.metrics)
         group_size = self.config.actor_rollout_ref.rollout.n
         metrics.update(batch_metrics(handed.keys, handed.records, handed.padding, group_size))
@@ -83,7 +88,9 @@ class BipaceTrainer(PPOTrainerSync):
         self.handed = handed
         return found
 
-    def _compute_metrics(self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], **where: Any) -> None:
+    def _compute_metrics(
+        self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], **where: Any
+    ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, **where)
         metrics["perf/credit_share"] = metrics["timing_s/credit"] / timing_raw["step"]
 
