@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from bipace.cli.extras import require
+
 __all__ = ["calibrate"]
 
 
@@ -42,6 +44,8 @@ def calibrate(
     """
     found = run(actor, config, overrides or (), whiten)
     out.mkdir(parents=True, exist_ok=True)
+    require("bipace calibrate", "train")
+
     from bipace.train.files import write_json
     from bipace.truth.calibration import draw_scan, lines_to_paste, scan_table
 
