@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("torch", reason="needs the train extra")
 pytestmark = pytest.mark.slow
 
-from bipace.cli.session import gain_interval
 from bipace.rollout.panel import success_interval
+from bipace.train.finish import gain_interval
 
 COMMAND = (sys.executable, "-m", "bipace")
 SUITE = """

@@ -19,8 +19,8 @@ except ModuleNotFoundError:  # the core alone is installed
 
 from bipace.cli import judging, looking, many, training
 from bipace.cli.calibrate import calibrate
-from bipace.cli.failure import WRONG_INPUT, fail
 from bipace.cli.models import models_app
+from bipace.train.failure import WRONG_INPUT, fail
 
 __all__ = ["app", "main"]
 
@@ -74,7 +74,7 @@ def _bipace(
 
 
 def main() -> None:
-    """Entry point: a failure is one sentence on stderr and a distinct exit status (`bipace.cli.failure`)."""
+    """Entry point: a failure is one sentence on stderr and a distinct exit status (`bipace.train.failure`)."""
     try:
         status = app(standalone_mode=False)
     except typer.Abort:  # what the parser makes of Ctrl-C

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -80,34 +81,37 @@ def actor_truths(
         "split": split,
         "prompt": config.prompt.model_dump(mode="json"),
     }
-    found: list[Truth] = []
+    collect = partial(
+        measure,
+        model,
+        make_collector(config, suite),
+        describe=partial(describe, model, temperature=temperature),
+        generator=lambda number: torch.Generator(device=model.device).manual_seed(number),
+        identity=identity,
+    )
+    settings = Settings(
+        group_size,
+        rerolls,
+        reward_scale=config.env.reward_scale,
+        temperature=temperature,
+        action_key=config.features.action_key,
+        refused_actions=config.features.refused_actions,
+    )
+    truths: list[Truth] = []
     with Progress(console=Console(file=sys.stderr)) as progress:
         for seed in range(seeds):
             bar = progress.add_task(f"seed {seed}", total=groups)
-            chosen = np.random.default_rng(seed).choice(len(tasks), min(groups, len(tasks)), replace=False)
-            found.append(
-                measure(
-                    model,
-                    make_collector(config, suite),
-                    [tasks[int(i)] for i in chosen],
+            drawn = np.random.default_rng(seed).choice(len(tasks), min(groups, len(tasks)), replace=False)
+            truths.append(
+                collect(
+                    [tasks[int(i)] for i in drawn],
                     folder / f"seed{seed}",
-                    Settings(
-                        group_size,
-                        rerolls,
-                        seed,
-                        reward_scale=config.env.reward_scale,
-                        temperature=temperature,
-                        action_key=config.features.action_key,
-                        refused_actions=config.features.refused_actions,
-                    ),
-                    generator=lambda number: torch.Generator(device=model.device).manual_seed(number),
-                    describe=partial(describe, model, temperature=temperature),
-                    identity=identity,
+                    replace(settings, seed=seed),
                     progress=lambda done, _total, bar=bar: progress.update(bar, completed=done),
                 )
             )
             progress.update(bar, completed=groups)
-    return found
+    return truths
 
 
 def reread(truths: Sequence[Truth], folder: Path, model: str, overrides: Sequence[str]) -> list[Truth]:

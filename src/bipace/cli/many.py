@@ -35,13 +35,13 @@ def study(
     """
     require("bipace study", "train")
 
-    from bipace.cli.study import run_study
+    from bipace.cli.study import study_and_report
 
-    found = run_study(file, overrides or (), out, jobs or _cores(), quiet=as_json)
+    outcome = study_and_report(file, overrides or (), out, jobs or _cores(), quiet=as_json)
     if as_json:
-        print(json.dumps(found))
-    failed = any(run["state"] == "failed" for run in found["runs"])
-    raise typer.Exit(130 if found["stopped"] else int(failed))
+        print(json.dumps(outcome))
+    failed = any(run["state"] == "failed" for run in outcome["runs"])
+    raise typer.Exit(130 if outcome["stopped"] else int(failed))
 
 
 def report(
@@ -76,15 +76,15 @@ def report(
     from bipace.report.write import make_report, report_folder
 
     folder = out or (None if as_json else report_folder(runs))
-    found = make_report(runs, baseline=baseline, thresholds=threshold or (), at=at or (), out=folder)
+    summary = make_report(runs, baseline=baseline, thresholds=threshold or (), at=at or (), out=folder)
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(summary))
         return
     from rich.console import Console
 
     from bipace.report.terminal import print_report
 
-    print_report(found, Console())
+    print_report(summary, Console())
     print(f"page {folder}/report.html\nmarkdown {folder}/report.md")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,19 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bipace.cli.failure import INTERRUPTED
 from bipace.cli.tables import show_table
-from bipace.envs.base import offers_of
-from bipace.report.curve import draw_curve, read_metrics
 from bipace.train.config import Config
-from bipace.train.files import write_json
+from bipace.train.failure import INTERRUPTED
+from bipace.train.finish import finish
 from bipace.train.loop import Run, train
 
-__all__ = ["progress_bar", "train_and_report", "write_results"]
+__all__ = ["progress_bar", "train_and_report"]
 
 
 def progress_bar(console: Console) -> Progress:
@@ -64,7 +60,7 @@ def train_and_report(
             f"stopped at {run.iteration} of {config.run.iterations}; go on with: bipace train --resume {folder}"
         )
         return INTERRUPTED
-    summary = write_results(run, {"install": install_seconds, "train": time.perf_counter() - started})
+    summary = finish(run, {"install": install_seconds, "train": time.perf_counter() - started})
     _print_summary(Console(), summary, folder)
     return 0
 
@@ -109,95 +105,6 @@ class _Shown:
 def _stop(progress: Progress) -> None:
     if progress.live.is_started:
         progress.stop()
-
-
-def write_results(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
-    """Put summary.json and curve.png into the folder of a run and return the summary."""
-    summary = summarize(run, seconds)
-    try:
-        log = read_metrics(run.folder)
-        draw_curve(log, run.panels.panel, summary["panel"]["n"], _title(run), run.folder / "curve.png")
-    except Exception as error:  # the run is done: a picture that cannot be drawn costs the picture
-        print(f"no learning curve: {type(error).__name__}: {error}", file=sys.stderr)
-    write_json(
-        run.folder / "summary.json", summary
-    )  # last: a study takes it for the sign that nothing is missing
-    return summary
-
-
-def _title(run: Run) -> str:
-    """What a figure must say: suite, recipe, and on which data where that is not plain."""
-    data = offers_of(run.suite).data_label
-    return f"{run.suite.name}, {run.config.estimator}" + (f"\n{data}" if data else "")
-
-
-def summarize(run: Run, seconds: dict[str, float]) -> dict[str, Any]:
-    """The run in numbers: first and last validation of every panel, time, and BiPACE's share of an iteration."""
-    log = read_metrics(run.folder)
-    shares = [m["perf/credit_share"] for m in log if "perf/credit_share" in m]
-    panels = {name: _first_and_last(history) for name, history in run.validations.items()}
-    held_out = [name for name in run.panels.held_out if name in panels]
-    return {
-        "recipe": run.config.estimator,
-        "suite": run.suite.name,
-        "data": offers_of(run.suite).data_label,
-        "provenance": dict(offers_of(run.suite).provenance),
-        "iterations": run.iteration,
-        "threads": {"number": run.threads.number, "why": run.threads.why},
-        "panel": panels[run.panels.panel],
-        "held_out": panels[held_out[0]] if held_out else None,
-        "panels": panels,
-        "seconds": seconds,
-        "credit_share": float(np.median(shares)) if shares else 0.0,
-        "peak_memory_mb": max((m.get("perf/peak_memory_mb", 0.0) for m in log), default=0.0),
-        "iteration_seconds": float(
-            np.median([m["timing_s/iteration"] for m in log if "timing_s/iteration" in m] or [0])
-        ),
-    }
-
-
-def _first_and_last(history: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    iterations = sorted(history, key=int)
-    first, last = history[iterations[0]], history[iterations[-1]]
-    top = max(iterations, key=lambda iteration: history[iteration]["success"])  # the first of equals
-    return {
-        "warm_start": first["success"],
-        "final": last["success"],
-        "final_iteration": int(iterations[-1]),
-        "n": last["n"],
-        "ci95": last["ci95"],
-        "warm_start_ci95": first["ci95"],
-        "gain_ci95": gain_interval(first["success"], first["ci95"], last["success"], last["ci95"]),
-        "warm_start_score": first["score"],
-        "final_score": last["score"],
-        "warm_start_score_ci95": first["score_ci95"],
-        "final_score_ci95": last["score_ci95"],
-        "gain_score_ci95": gain_interval(
-            first["score"], first["score_ci95"], last["score"], last["score_ci95"]
-        ),
-        "val@max": history[top]["success"],
-        "val@max_iteration": int(top),
-        "family": last["family"],
-        "list": last["list"],
-        "sha256": last["sha256"],
-        "data": last["data"],
-    }
-
-
-def gain_interval(
-    before: float, before_ci: list[float] | None, after: float, after_ci: list[float] | None
-) -> list[float] | None:
-    """95 % interval of after - before, from the two intervals: the distances to their far ends, square and add.
-
-    With Wilson's intervals this is Newcombe's method 10 (Statistics in Medicine 17, 1998) for independent
-    samples. The two evaluations play the same tasks, so it errs on the wide side. None where one interval is
-    not known.
-    """
-    if before_ci is None or after_ci is None:
-        return None
-    low = np.hypot(after - after_ci[0], before_ci[1] - before)
-    high = np.hypot(after_ci[1] - after, before - before_ci[0])
-    return [float(after - before - low), float(after - before + high)]
 
 
 def _print_summary(console: Console, summary: dict[str, Any], folder: Path) -> None:

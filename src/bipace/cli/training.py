@@ -96,11 +96,11 @@ def evaluate(
     if out is not None:
         check_file(out, "--out", starts_with('{"panel": '))
 
-    from bipace.cli.evaluation import evaluate_actor
+    from bipace.cli.evaluation import evaluate_and_report
 
-    found = evaluate_actor(actor, settings, panels, out, quiet=as_json)
+    summaries = evaluate_and_report(actor, settings, panels, out, quiet=as_json)
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(summaries))
 
 
 def imitate(

@@ -251,32 +251,37 @@ def imitate(
     optimizer = torch.optim.AdamW(actor.model.parameters(), lr=lr, weight_decay=0.01, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / WARM_UP))
     for step in range(1, steps + 1):
-        batch = next(batches)
-        responses = sum(end - start for s in batch for start, end in s.spans)
-        others = sum(len(s.tokens) - 1 for s in batch) - responses
         optimizer.zero_grad(set_to_none=True)
-        total = 0.0
-        for chosen in buckets([len(s.tokens) for s in batch], micro_tokens):
-            part = [batch[i] for i in chosen]
-            spans = [((1, len(s.tokens)),) if context_weight else s.spans for s in part]
-            logprobs = score(actor, [s.tokens for s in part], spans, layer=None).logprobs
-            mask = (
-                torch.from_numpy(_responses(part))
-                if context_weight
-                else torch.ones(len(logprobs), dtype=torch.bool)
-            )
-            loss = -logprobs[mask].sum() / responses
-            total += float(loss.detach())
-            if context_weight:
-                loss = loss - context_weight * logprobs[~mask].sum() / max(others, 1)
-            loss.backward()
+        loss = _descend(actor, next(batches), micro_tokens, context_weight)
         torch.nn.utils.clip_grad_norm_(actor.model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-        progress(step, total)
+        progress(step, loss)
         if step % evaluate_every == 0 and evaluate(step):
             return step
     return steps
+
+
+def _descend(actor: Actor, batch: Sequence[TokenSequence], micro_tokens: int, context_weight: float) -> float:
+    """Add a batch's gradients to the weights', and return its loss over response tokens alone."""
+    responses = sum(end - start for s in batch for start, end in s.spans)
+    others = sum(len(s.tokens) - 1 for s in batch) - responses
+    total = 0.0
+    for chosen in buckets([len(s.tokens) for s in batch], micro_tokens):
+        part = [batch[i] for i in chosen]
+        spans = [((1, len(s.tokens)),) if context_weight else s.spans for s in part]
+        logprobs = score(actor, [s.tokens for s in part], spans, layer=None).logprobs
+        mask = (
+            torch.from_numpy(_responses(part))
+            if context_weight
+            else torch.ones(len(logprobs), dtype=torch.bool)
+        )
+        loss = -logprobs[mask].sum() / responses
+        total += float(loss.detach())
+        if context_weight:
+            loss = loss - context_weight * logprobs[~mask].sum() / max(others, 1)
+        loss.backward()
+    return total
 
 
 def _responses(sequences: Sequence[TokenSequence]) -> NDArray[np.bool_]:

@@ -9,7 +9,6 @@ the methods whose estimator takes it, and is refused where none does.
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from bipace.rollout.panel import choose_panels
 from bipace.train.checkpoints import read_state
 from bipace.train.config import Config, ConfigError, add_override, config_from, read_tree
 from bipace.train.files import write_json
+from bipace.train.finish import read_summary
 from bipace.train.run_folder import check_folder
 
 __all__ = ["PlannedRun", "Study", "iterations_done", "load_study", "run_state", "write_plan"]
@@ -144,7 +144,9 @@ def run_state(run: PlannedRun, folder: Path) -> Literal["new", "unfinished", "fi
         raise ConfigError(
             f"{folder}: has {done} iterations, the study plans run.iterations={run.config.run.iterations}"
         )
-    return "finished" if done == run.config.run.iterations == _summarized(folder) else "unfinished"
+    # A kill can fall between the last checkpoint and the summary.
+    summarized = (read_summary(folder) or {}).get("iterations")
+    return "finished" if done == run.config.run.iterations == summarized else "unfinished"
 
 
 def iterations_done(folder: Path) -> int | None:
@@ -153,12 +155,6 @@ def iterations_done(folder: Path) -> int | None:
         return int(read_state(folder / "last")["iteration"])
     except FileNotFoundError:
         return None
-
-
-def _summarized(folder: Path) -> int | None:
-    """The iteration that summary.json tells of: a kill can fall between the last checkpoint and the summary."""
-    path = folder / "summary.json"
-    return json.loads(path.read_text(encoding="utf-8"))["iterations"] if path.is_file() else None
 
 
 def write_plan(study: Study, folder: Path) -> None:

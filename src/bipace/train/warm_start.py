@@ -16,6 +16,7 @@ import torch
 from bipace.envs.base import Suite, offers_of
 from bipace.envs.registry import get_suite
 from bipace.policies.hf import Actor
+from bipace.rollout.collect import Collector
 from bipace.rollout.panel import PanelResult, choose_panels, evaluate, panel_tasks
 from bipace.rollout.prompts import Chat
 from bipace.rollout.records import TokenSequence
@@ -129,11 +130,7 @@ def make_actor(
             write_json(out / CARD, card)
 
     def good_enough(step: int) -> bool:
-        stream = torch.Generator(device=actor.device).manual_seed(config.run.seed)
-        temperature = config.run.validation_temperature
-        tasks = panel_tasks(suite, panels.panel)
-        result = evaluate(actor, collector, tasks, temperature=temperature, generator=stream)
-        refuse_aborted(result.trajectories, f"on {panels.panel}", "Mend the environment and imitate again")
+        result = _judge(actor, collector, config, panels.panel)
         card["success"].append((step, result.success))
         card["score"].append((step, result.score))
         keep(step)
@@ -153,6 +150,18 @@ def make_actor(
     )
     keep(taken)
     return card
+
+
+def _judge(actor: Actor, collector: Collector, config: Config, panel: str) -> PanelResult:
+    result = evaluate(
+        actor,
+        collector,
+        panel_tasks(collector.suite, panel),
+        temperature=config.run.validation_temperature,
+        generator=torch.Generator(device=actor.device).manual_seed(config.run.seed),
+    )
+    refuse_aborted(result.trajectories, f"on {panel}", "Mend the environment and imitate again")
+    return result
 
 
 def read_card(actor: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""One run of a study in a process of its own: `python -m bipace.cli.worker CONFIG FOLDER LOCK`.
+"""One run of a study in a process of its own: `python -m bipace.train.worker CONFIG FOLDER LOCK`.
 
 Prints one JSON line per iteration. The lock keeps a second process out of the folder: a study that was killed
 may have left a worker behind, which ends when it cannot report its iteration; a new one waits for that.
@@ -13,16 +13,16 @@ import sys
 import time
 from pathlib import Path
 
-from bipace.cli.failure import WRONG_INPUT, fail
-from bipace.cli.session import write_results
 from bipace.train.config import load_config
+from bipace.train.failure import WRONG_INPUT, fail
+from bipace.train.finish import finish
 from bipace.train.loop import Run, train
 
 __all__ = ["main"]
 
 
 def main(config: str, folder: str, lock: str) -> int:
-    """Train or continue the run; a failure is one line on stderr and a status of `bipace.cli.failure`.
+    """Train or continue the run; a failure is one line on stderr and a status of `bipace.train.failure`.
 
     Args:
         config: the run's TOML file.
@@ -58,7 +58,7 @@ def main(config: str, folder: str, lock: str) -> int:
                 load_config(Path(config)), place, resume=(place / "config.json").is_file(), on_iteration=tell
             )
             if not run.stopped:
-                write_results(run, {"train": time.perf_counter() - started})
+                finish(run, {"train": time.perf_counter() - started})
         except (Exception, KeyboardInterrupt) as error:
             return fail(error)
     return 0
