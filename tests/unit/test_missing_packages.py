@@ -4,8 +4,8 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from bipace.cli import extras
-from bipace.cli.failure import WRONG_INPUT, explain
+from bipace.train import extras
+from bipace.train.failure import WRONG_INPUT, explain
 
 
 @pytest.fixture

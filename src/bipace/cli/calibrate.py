@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bipace.cli.extras import require
+from bipace.train.extras import require
 
 __all__ = ["calibrate"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from rich.console import Console
 
-from bipace.cli.extras import extras as known_extras
-from bipace.cli.extras import installed
 from bipace.cli.tables import show_table
+from bipace.train.extras import extras as known_extras
+from bipace.train.extras import installed
 from bipace.train.threads import usable_cores
 from bipace.waiting import WAITS_ASLEEP
 

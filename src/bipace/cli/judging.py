@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from bipace.cli.arguments import Overrides
-from bipace.cli.extras import require
 from bipace.cli.outputs import check_file, check_folder, starts_with
+from bipace.train.extras import require
 
 __all__ = ["analyze", "credit"]
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bipace.cli.extras import require
+from bipace.train.extras import require
 
 __all__ = ["report", "study"]
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bipace.cli.extras import require
 from bipace.cli.tables import show_table
+from bipace.train.extras import require
 
 __all__ = ["models_app"]
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from bipace.cli.arguments import ConfigFile, Overrides
-from bipace.cli.extras import require
+from bipace.train.extras import require
 
 __all__ = ["demo", "evaluate", "imitate", "train"]
 

@@ -8,7 +8,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from bipace.cli.extras import extra_of
+from bipace.train.extras import extra_of
 
 __all__ = ["BROKE_DOWN", "BUG", "INTERRUPTED", "MACHINE", "NO", "WRONG_INPUT", "explain", "fail"]
 
