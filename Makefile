@@ -7,7 +7,7 @@ VERL_PIP := $(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit test demo bench bench-trl bench-trl-adapter credit-study fuzz fuzz-readers attack parity-alfworld speed-alfworld test-engines lock clean
+.PHONY: help setup check unit test demo bench bench-trl bench-trl-adapter credit-study fuzz fuzz-readers attack parity-alfworld speed-alfworld test-engines wheel-test lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -15,8 +15,8 @@ help:  ## list the commands
 setup: $(VENV)/.installed  ## make the virtual environment and install the pinned packages
 
 $(VENV)/.installed: requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13))' \
-	  || { echo "bipace needs Python 3.10-3.12; name one with: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' \
+	  || { echo "bipace needs Python 3.10-3.13; name one with: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@date +%s > .install-started
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
@@ -91,10 +91,13 @@ test-engines: $(VERL_VENV)/.installed .venv-trl/.installed  ## verl and TRL end 
 	$(VERL_VENV)/bin/python -m pytest tests/engines/test_verl_*.py -n 2 --dist loadfile --durations=10 --basetemp=.verl-jobs; \
 	verl=$$?; wait $$trl; trl=$$?; cat .trl-tests.log; exit $$((verl + trl))
 
+wheel-test: setup  ## build the wheel, install it with every extra into fresh environments, run its commands; results/install.json
+	BIPACE_WHEEL=all $(BIN)/pytest tests/install --durations=20
+
 bench-trl-adapter: .venv-trl/.installed  ## the TRL adapter: loss beside stock, features, overhead, learning; results/trl_adapter.json
 	OMP_NUM_THREADS=1 .venv-trl/bin/python benchmarks/trl_adapter.py
 
-lock:  ## pin what development and CI install, for Python 3.10-3.12 (needs uv)
+lock:  ## pin what development and CI install, for Python 3.10-3.13 (needs uv)
 	echo 'torch==2.13.0' > .torch-override
 	uv pip compile --universal --python-version 3.10 pyproject.toml --extra dev --override .torch-override \
 	  --no-header --no-annotate --quiet --output-file .resolved

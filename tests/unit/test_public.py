@@ -70,7 +70,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_all():
         unknown("colour", "gren", ["red", "green"])
         == "colour: unknown 'gren'; did you mean 'green'? Known: red, green"
     )
-    assert unknown("colour", "x", ["red", "green"]) == "colour: unknown 'x' Known: red, green"
+    assert unknown("colour", "x", ["red", "green"]) == "colour: unknown 'x'. Known: red, green"
     assert (nearest("", ["a"]), nearest("", ["a"], least=0.0), nearest("a", [])) == (None, "a", None)
 
 

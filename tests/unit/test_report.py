@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib", reason="needs the train extra")
 import numpy as np
 
 from bipace.report.curves import curve, series
-from bipace.report.figures import draw_figures
+from bipace.report.figures import _curves, _style, draw_figures
 from bipace.report.markdown import report_markdown
 from bipace.report.runs import read_runs
 from bipace.report.summary import summarize_study
@@ -241,3 +241,30 @@ def test_a_log_of_an_earlier_release_shows_its_metrics_under_todays_names(tmp_pa
     record = read_runs([run]).runs[0]
     assert set(series(record, "perf/credit_share")[1]) == {0.003}
     assert series(record, "perf/bipace_share") == ([], [])
+
+
+def test_no_two_of_many_methods_are_drawn_alike_and_the_legend_stands_beside_the_chart(tmp_path):
+    study = write_study(tmp_path / "s", {f"method-{i:02d}": 0.1 for i in range(12)}, [0])
+    found = summarize_study(read_runs([study]))
+    drawn = []
+
+    class Plt:
+        """pyplot that keeps what was drawn."""
+
+        def __getattr__(self, name):
+            from matplotlib import pyplot
+
+            return getattr(pyplot, name)
+
+        def subplots(self, *args, **options):
+            from matplotlib import pyplot
+
+            drawn.append(pyplot.subplots(*args, **options))
+            return drawn[-1]
+
+    names = list(found["methods"])
+    figure = _curves(Plt(), found, {name: _style(i) for i, name in enumerate(names)})
+    axis = drawn[0][1][0][0]
+    assert len({(line.get_color(), str(line._dash_pattern)) for line in axis.get_lines()}) == 12
+    figure.canvas.draw()
+    assert figure.legends[0].get_window_extent().x0 >= axis.get_window_extent().x1

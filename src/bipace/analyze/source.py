@@ -52,7 +52,9 @@ def open_bytes(path: Path) -> IO[bytes]:
         try:
             import zstandard
         except ModuleNotFoundError as error:
-            raise ValueError(f"{path}: is zstd-compressed; pip install zstandard, or unpack it") from error
+            raise ValueError(
+                f"{path}: is zstd-compressed; pip install 'bipace[analyze]', or unpack it"
+            ) from error
         return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(path.open("rb"), closefd=True))
     return path.open("rb")
 
@@ -191,7 +193,7 @@ def _parquet(path: Path, reading: Reading) -> Iterator[Located]:
         import pyarrow
         from pyarrow import parquet
     except ModuleNotFoundError as error:
-        raise ValueError(f"{path}: is a parquet file; pip install pyarrow") from error
+        raise ValueError(f"{path}: is a parquet file; pip install 'bipace[analyze]'") from error
     number = 0
     try:
         for batch in parquet.ParquetFile(path).iter_batches(batch_size=256):

@@ -12,7 +12,10 @@ from typing import Annotated, Any
 try:
     import typer
 except ModuleNotFoundError:  # the core alone is installed
-    sys.exit("The bipace command needs its command-line packages: pip install 'bipace[train,textcraft]'")
+    sys.exit(
+        "The bipace command needs typer, which every extra brings: pip install 'bipace[all]' for all that the README "
+        "shows, 'bipace[analyze]' to look at rollouts, 'bipace[cli]' for the smallest"
+    )
 
 from bipace.cli import judging, looking, many, training
 from bipace.cli.calibrate import calibrate

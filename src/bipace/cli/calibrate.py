@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from bipace.train.extras import require
+
 __all__ = ["calibrate"]
 
 
@@ -40,6 +42,8 @@ def calibrate(
     `bipace calibrate textcraft-small env.split=demo` · `bipace calibrate alfworld-small --config alfworld
     --json`
     """
+    require("bipace calibrate", "train")
+
     from rich.console import Console
 
     from bipace.files import write_json

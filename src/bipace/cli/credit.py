@@ -17,9 +17,7 @@ from bipace.truth.score import score_all
 from bipace.truth.table import Truth, load_truth, save_truth
 from bipace.truth.worlds import world_truth
 
-__all__ = ["WORLD", "actor_truths", "chosen", "judge", "reread", "world_truths"]
-
-WORLD = "world:"
+__all__ = ["actor_truths", "chosen", "judge", "reread", "world_truths"]
 
 
 def world_truths(

@@ -5,31 +5,34 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
-import re
 import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from bipace.cli.tables import show_table
+from bipace.train.extras import extras as known_extras
+from bipace.train.extras import installed
 from bipace.train.threads import usable_cores
 from bipace.waiting import WAITS_ASLEEP
 
 __all__ = ["examine", "print_health"]
 
 _COMMANDS = {
-    "train, demo, eval, imitate": "train",
+    "config, recipes, envs, models": "cli",
+    "play textcraft": "textcraft",
+    "play webshop": "webshop",
+    "credit world:NAME": "report",
     "report": "report",
     "analyze": "analyze",
-    "credit": "train",
-    "config, recipes, envs, play, models": "cli",
+    "train, eval, imitate, study": "train",
+    "credit ACTOR, calibrate": "train",
+    "actor.lora_rank, models merge": "lora",
+    "models fetch": "models",
     "rollout.engine=vllm": "vllm",
-    "actor.lora_rank": "lora",
 }
-_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^]]*)\])?([^;]*);.*extra == ['\"]([\w-]+)['\"]")
 
 
 def examine() -> dict[str, Any]:
@@ -40,8 +43,8 @@ def examine() -> dict[str, Any]:
         machine, commands (words -> "ready" or what to install), problems (sentences; empty where all is
         well).
     """
-    wanted = _wanted()
-    packages = {name: _version(name) for name in sorted({p for names in wanted.values() for p in names})}
+    wanted = {extra: names for extra, names in known_extras().items() if extra not in ("dev", "docs")}
+    packages = {name: installed(name) for name in sorted({p for names in wanted.values() for p in names})}
     extras = {
         extra: sorted(name for name in names if packages[name] is None) for extra, names in wanted.items()
     }
@@ -84,41 +87,6 @@ def print_health(found: dict[str, Any]) -> None:
         print(f"problem: {problem}")
     if not found["problems"]:
         print("No problem found.")
-
-
-def _wanted() -> dict[str, set[str]]:
-    """Extra -> the packages it brings, those of the extras it includes too."""
-    try:
-        lines = requires("bipace") or []
-    except PackageNotFoundError:
-        lines = []
-    direct: dict[str, set[str]] = {}
-    included: dict[str, set[str]] = {}
-    for line in lines:
-        match = _REQUIREMENT.match(line)
-        if match is None or ("python_version" in line and sys.version_info >= (3, 11)):
-            continue
-        name, inner, _, extra = match.groups()
-        direct.setdefault(extra, set())
-        if name == "bipace":
-            included.setdefault(extra, set()).update(part.strip() for part in (inner or "").split(","))
-        else:
-            direct[extra].add(name)
-    return {extra: _all_of(extra, direct, included) for extra in direct if extra != "dev"}
-
-
-def _all_of(extra: str, direct: dict[str, set[str]], included: dict[str, set[str]]) -> set[str]:
-    found = set(direct.get(extra, ()))
-    for inner in included.get(extra, ()):
-        found |= _all_of(inner, direct, included)
-    return found
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _machine() -> dict[str, Any]:

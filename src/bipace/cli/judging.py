@@ -11,8 +11,11 @@ import typer
 from bipace.cli.arguments import Overrides
 from bipace.cli.outputs import check_file, check_folder, starts_with
 from bipace.files import write_json
+from bipace.train.extras import require
 
 __all__ = ["analyze", "credit"]
+
+_WORLD = "world:"
 
 
 def credit(
@@ -42,15 +45,20 @@ def credit(
     world:grid` · `bipace credit textcraft-small --seeds 5` · `bipace credit runs/demo --recipe gigpo --recipe
     'bipace eps=0.02'`
     """
-    from bipace.cli.credit import WORLD, actor_truths, chosen, judge, reread, world_truths
+    if source.startswith(_WORLD) and features is None:
+        require("bipace credit world:NAME", "report")
+    else:
+        require("bipace credit ACTOR", "train")
+
+    from bipace.cli.credit import actor_truths, chosen, judge, reread, world_truths
     from bipace.truth.report import draw_scores, hypothesis_table, score_table
 
     chosen(recipe or ())  # a slip in a recipe is told before anything is collected
-    folder = out or Path("runs/credit") / Path(source.removeprefix(WORLD)).name
+    folder = out or Path("runs/credit") / Path(source.removeprefix(_WORLD)).name
     check_folder(folder, "--out")
-    if source.startswith(WORLD):
+    if source.startswith(_WORLD):
         truths = world_truths(
-            source.removeprefix(WORLD), folder, groups=groups, group_size=group_size, seeds=seeds
+            source.removeprefix(_WORLD), folder, groups=groups, group_size=group_size, seeds=seeds
         )
     else:
         truths = actor_truths(
@@ -152,6 +160,10 @@ def analyze(
     results.jsonl` · `bipace analyze 40.jsonl --fail-on warning` · `bipace analyze rows.parquet --map
     task=prompt_id --map reward=score`
     """
+    require("bipace analyze", "analyze")
+    if model is not None:
+        require("bipace analyze --model", "train")
+
     from bipace.analyze.analysis import Options
     from bipace.analyze.command import parse_columns, run, run_explain
 

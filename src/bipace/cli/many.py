@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from bipace.train.extras import require
+
 __all__ = ["report", "study"]
 
 
@@ -31,6 +33,8 @@ def study(
 
     Exit status 1 where a run failed (the others go on), 130 where Ctrl-C stopped it.
     """
+    require("bipace study", "train")
+
     from bipace.cli.study import study_and_report
 
     outcome = study_and_report(file, overrides or (), out, jobs or _cores(), quiet=as_json)
@@ -67,6 +71,8 @@ def report(
     report runs/textcraft-small` · `bipace report runs/a runs/b --baseline grpo --threshold 0.6 --threshold
     0.7`
     """
+    require("bipace report", "report")
+
     from bipace.report.write import make_report, report_folder
 
     folder = out or (None if as_json else report_folder(runs))

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bipace.cli.tables import show_table
+from bipace.train.extras import require
 
 __all__ = ["models_app"]
 
@@ -67,6 +68,8 @@ def merge(
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16, of the new weights")] = "bfloat16",
 ) -> None:
     """Add a LoRA adapter into its model and write a whole Hugging Face folder, for vLLM or a further run."""
+    require("bipace models merge", "lora")
+
     from bipace.train.places import actor_folder
 
     if dtype not in ("float32", "bfloat16"):

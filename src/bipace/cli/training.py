@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from bipace.cli.arguments import ConfigFile, Overrides
+from bipace.train.extras import require
 
 __all__ = ["demo", "evaluate", "imitate", "train"]
 
@@ -28,6 +29,8 @@ def train(
     The folder gets config.toml, metrics.jsonl, curve.png, summary.json and the checkpoints `last` and `best`
     (Hugging Face folders). The first Ctrl-C finishes the iteration and saves; the exit status is then 130.
     """
+    require("bipace train", "train")
+
     from bipace.cli.plan import check_run, plan_run
 
     settings, folder = plan_run(overrides or (), config, out, resume=resume)
@@ -48,6 +51,8 @@ def demo(
 
     An earlier demo in the folder is replaced; a folder that holds anything else is left alone.
     """
+    require("bipace demo", "train")
+
     from bipace.cli.plan import check_run
     from bipace.train.config import load_config
     from bipace.train.files import held
@@ -82,6 +87,8 @@ def evaluate(
     A run folder, and a checkpoint in it such as `runs/demo/best`, bring the run's own settings. Example:
     `bipace eval runs/demo --panel heldout-panel`
     """
+    require("bipace eval", "train")
+
     from bipace.cli.outputs import check_file, starts_with
     from bipace.cli.plan import plan_evaluation
 
@@ -122,6 +129,8 @@ def imitate(
 
     This is how the shipped actors were made; the model card beside each names the exact command.
     """
+    require("bipace imitate", "train")
+
     from bipace.cli.plan import check_new_actor
 
     check_new_actor(out, suite, start)

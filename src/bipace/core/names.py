@@ -31,7 +31,7 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     near = nearest(name, names)
-    hint = f"; did you mean {near!r}?" if near else ""
+    hint = f"; did you mean {near!r}?" if near else "."
     return f"{what}: unknown {name!r}{hint} Known: {', '.join(names)}"
 
 

@@ -40,7 +40,7 @@ def draw_figures(found: Mapping[str, Any], folder: Path) -> list[str]:
     from matplotlib import pyplot as plt
 
     names = list(found["methods"])
-    styles = {name: (LIGHT[i % len(LIGHT)], _DASHES[i % len(_DASHES)]) for i, name in enumerate(names)}
+    styles = {name: _style(i) for i, name in enumerate(names)}
     written: list[str] = []
     with mpl.rc_context({"text.parse_math": False, "axes.grid": True, "grid.alpha": 0.25, "font.size": 9}):
         for name, draw in (("curves", _curves), ("peak", _peak), ("diagnostics", _diagnostics)):
@@ -66,7 +66,7 @@ def _curves(plt: Any, found: Mapping[str, Any], styles: Mapping[str, Style]) -> 
                 _line(axis, curve, method, styles[method])
             axis.set(title=f"{_name(name)}: {_name(panel['name'])}", xlabel="iteration", ylabel="success")
             axis.yaxis.set_major_formatter(lambda v, _: f"{v:.0%}")
-        _legend(row[0])
+    _legend(figure, axes[0][0])
     return figure
 
 
@@ -103,7 +103,7 @@ def _diagnostics(plt: Any, found: Mapping[str, Any], styles: Mapping[str, Style]
         for method, curve in environment["diagnostics"][key].items():
             _line(axis, curve, method, styles[method])
         axis.set(title=found["diagnostics"][key]["label"], ylabel=found["diagnostics"][key]["unit"])
-    _legend(axes.ravel()[0])
+    _legend(figure, axes.ravel()[0])
     return figure
 
 
@@ -141,6 +141,13 @@ def _name(name: str) -> str:
     return f" {short}" if short.startswith("_") else short
 
 
-def _legend(axis: Any) -> None:
-    if axis.get_legend_handles_labels()[1]:
-        axis.legend(frameon=False, fontsize=8)
+def _style(i: int) -> Style:
+    """The colours' second round has other dashes, so that no two of 64 methods are drawn alike."""
+    return LIGHT[i % len(LIGHT)], _DASHES[(i + i // len(LIGHT)) % len(_DASHES)]
+
+
+def _legend(figure: Any, axis: Any) -> None:
+    """Beside the charts, where it hides no line; one names the lines of all."""
+    handles, labels = axis.get_legend_handles_labels()
+    if labels:
+        figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=8)

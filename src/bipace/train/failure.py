@@ -6,8 +6,9 @@ import errno
 import os
 import sys
 import traceback
-from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
+
+from bipace.train.extras import extra_of
 
 __all__ = ["BROKE_DOWN", "BUG", "INTERRUPTED", "MACHINE", "NO", "WRONG_INPUT", "explain", "fail"]
 
@@ -81,23 +82,10 @@ def _missing(error: ModuleNotFoundError) -> str:
     if error.name is None or "pip install" in text:
         return text
     package = _PACKAGES.get(error.name.split(".")[0], error.name.split(".")[0].replace("_", "-"))
-    extra = _extra_of(package)
+    extra = extra_of(package)
     if extra is None:
         return f"{text}; install the package that brings it"
     return f"this command needs {package}, which is not installed: pip install 'bipace[{extra}]'"
-
-
-def _extra_of(package: str) -> str | None:
-    try:
-        wanted = requires("bipace") or []
-    except PackageNotFoundError:
-        wanted = []
-    for line in wanted:
-        name, _, condition = line.partition(";")
-        name = name.strip().split("[")[0].split(">")[0].split("=")[0].split("<")[0].strip()
-        if name.lower() == package.lower() and "extra ==" in condition:
-            return condition.split("extra ==")[1].strip(" '\"")
-    return None
 
 
 def _one_line(text: str) -> str:

