@@ -1,12 +1,13 @@
-"""The house in numbers, before and after: sizes, settings, import circles, and the places that recognised parts by sniffing.
+"""The house in numbers, before and after: sizes, settings, import circles, and places that sniff.
 
     PYTHONPATH=src python benchmarks/house.py            # compares commit dd2f367 with the working tree
     PYTHONPATH=src python benchmarks/house.py --before X
 
-Counts are of the sources under src/ alone; functions and classes include their docstrings. A circle is a set of
-modules of which each imports the others, directly or not; imports inside functions count; `with_types` adds those for type checkers alone.
-Sniffing sites are lines in which a part, a suite or a decoder is recognised instead of saying what it is: by
-looking into a partial, by attributes that may be there, by names of recipes, by whichever decoder is not None.
+Counts are of the sources under src/ alone; functions and classes include their docstrings. A circle is a set
+of modules of which each imports the others, directly or not; imports inside functions count, `with_types`
+adds those for type checkers alone. Sniffing sites are lines in which a part, a suite or a decoder is
+recognised instead of saying what it is: by looking into a partial, by attributes that may be there, by lists
+of recipes, by whichever decoder is not None.
 Writes benchmarks/results/house.json.
 """
 
@@ -55,7 +56,9 @@ def _runs(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def imports(tree: ast.Module, modules: set[str], types: bool) -> set[str]:
-    """Modules of ours that a module imports; of `from package import name`, the module `package.name` where there is one."""
+    """Modules of ours that a module imports, `package.name` for `from package import name` where it is
+    one.
+    """
     found: set[str] = set()
     for node in ast.walk(tree) if types else _runs(tree):
         if isinstance(node, ast.Import):
@@ -97,7 +100,9 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def settings(folder: Path) -> int:
-    """Keys of the configuration, as the sources' own `config_schema` (or the schema's sections) lists them."""
+    """Keys of the configuration, as the sources' own `config_schema` (or the schema's sections) lists
+    them.
+    """
     code = (
         "from bipace.train.config import Config\n"
         "def count(kind):\n"
@@ -106,7 +111,8 @@ def settings(folder: Path) -> int:
         "print(count(Config))"
     )
     done = subprocess.run(
-        ["python", "-c", code], env={"PYTHONPATH": str(folder), "PATH": str(Path(subprocess.sys.executable).parent)},
+        ["python", "-c", code], env={"PYTHONPATH": str(folder),
+        "PATH": str(Path(subprocess.sys.executable).parent)},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return int(done.stdout)

@@ -194,7 +194,9 @@ print("\\n" + json.dumps([lines, depths, played]))
 
 
 def mixed_commands(goal, generator):
-    """The plan of a goal among commands that are wrong in every way, without those on which we differ by design."""
+    """The plan of a goal among commands that are wrong in every way, without those on which we differ by
+    design.
+    """
     noise = [
         "inventory",
         "inventory please",
