@@ -20,6 +20,8 @@ from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any
 
+from bipace.files import write_json
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = Path(__file__).parent / "results" / "trl_adapter.json"
 GENERATIONS = 10
@@ -134,9 +136,7 @@ def main() -> None:
         "date": datetime.now(timezone.utc).date().isoformat(),
         "command": "make bench-trl-adapter",
     }
-    temporary = RESULT.with_name(f".{RESULT.name}.tmp")
-    temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(RESULT)
+    write_json(RESULT, document)
     json.dump(figures, sys.stdout, indent=2)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bipace.report.curve import read_metrics
-from bipace.rollout.panel import score_interval
+from bipace.rollout.intervals import score_interval
 
 RESULT = Path(__file__).parent / "results" / "webshop_training.json"
 FLOOR = 15.0  # points the score on the training panel is to rise by

@@ -62,7 +62,7 @@ def remember_pure_parts() -> None:
 
 
 def official_games(scratch: Path) -> dict[str, list[Path]]:
-    """Paths of the official games by split: from ALFWORLD_DATA, or from the archives beside the checkout.
+    """Paths of the official games by split: from ALFWORLD_DATA, or from the archives in BIPACE_SAMPLES.
 
     Raises FileNotFoundError where there are none.
     """
@@ -70,14 +70,12 @@ def official_games(scratch: Path) -> dict[str, list[Path]]:
 
     folder = official_folder()
     if folder is None:
-        shared = Path(os.environ.get("BIPACE_SHARED") or ROOT.parent / "shared")
-        candidates = [shared, *(parent / "shared" for parent in ROOT.parents)]
-        archives = [
-            path for base in candidates for path in sorted((base / "data" / "alfworld").glob("*.tar.xz"))
-        ]
+        samples = os.environ.get("BIPACE_SAMPLES")
+        archives = sorted((Path(samples) / "alfworld").glob("*.tar.xz")) if samples else []
         if not archives:
             raise FileNotFoundError(
-                "no official games: set ALFWORLD_DATA (alfworld-download) or BIPACE_SHARED"
+                "no official games: set ALFWORLD_DATA (alfworld-download), or BIPACE_SAMPLES to a folder with "
+                "alfworld/alfworld_SPLIT.tar.xz"
             )
         for archive in archives:
             with tarfile.open(archive) as tar:

@@ -19,7 +19,7 @@ from bipace.envs.alfworld.suite import OFFICIAL_SPLITS
 from bipace.envs.base import Suite
 from bipace.envs.registry import SUITES, get_suite
 from bipace.rollout.panel import PANELS, task_digest
-from official_games import extract
+from samples import extract
 
 DIGEST_ONLY = OFFICIAL_SPLITS[1:]
 VERSIONS: dict[str, int] = {}  # "suite/panel" -> version, where it is not 1

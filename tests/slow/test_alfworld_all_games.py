@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bipace.envs.alfworld import FAMILIES, AlfworldGame, AlfworldSuite
-from official_games import extract
+from samples import extract
 
 pytestmark = pytest.mark.slow
 SIZES = {

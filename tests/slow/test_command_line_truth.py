@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch", reason="needs the train extra")
 pytestmark = pytest.mark.slow
 
-from bipace.rollout.panel import success_interval
+from bipace.rollout.intervals import success_interval
 from bipace.train.finish import gain_interval
 
 COMMAND = (sys.executable, "-m", "bipace")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bipace.envs.alfworld import FAMILIES, AlfworldGame, generate, generate_game
-from official_games import extract
+from samples import extract
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 GENERATED = json.loads((GOLDEN / "alfworld_generated.json").read_text(encoding="utf-8"))

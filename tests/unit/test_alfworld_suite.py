@@ -26,7 +26,7 @@ from bipace.envs.alfworld.generator import MOST_RECEPTACLES
 from bipace.envs.alfworld.search import search
 from bipace.envs.base import Environment, Suite, UnknownTask
 from bipace.rollout.panel import panel_tasks
-from official_games import extract
+from samples import extract
 
 
 @pytest.fixture

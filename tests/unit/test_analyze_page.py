@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
 import re
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,11 +21,9 @@ from bipace.analyze.page_data import CUTS, page_data
 from bipace.analyze.table import file_names
 from bipace.page.html import build_page
 from bipace.page.palette import DARK, LIGHT
+from samples import needs_sample, sample
 
-SHARED = Path(os.environ.get("BIPACE_SHARED") or Path(__file__).resolve().parents[2].parent / "shared")
-if not SHARED.is_dir():
-    SHARED = Path(__file__).resolve().parents[2].parent.parent / "shared"
-TAU = SHARED / "data" / "trajectories" / "tau_bench_airline_gpt4o.json"
+TAU = ("trajectories", "tau_bench_airline_gpt4o.json")
 
 
 def episode(task, member, pairs, reward=0.0):
@@ -121,9 +117,9 @@ def test_advice_on_similarity_follows_the_sweep(tmp_path):
     assert "cannot be judged" in advice
 
 
-@pytest.mark.skipif(not TAU.is_file(), reason="the shared folder with public trajectories is absent")
+@needs_sample(*TAU)
 def test_tau_bench_is_not_told_to_join_states_that_look_alike():
-    found = analyze(TAU)
+    found = analyze(sample(*TAU))
     assert found.best_eps() == 0
     assert finding(found, "exact-text-peers").advice.startswith("Do not widen the radius")
 

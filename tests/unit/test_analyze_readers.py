@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bipace.analyze import NotTrajectories, read_file
 from bipace.rollout.records import Step, Trajectory
+from samples import needs_sample, sample
 
-SHARED = Path(os.environ.get("BIPACE_SHARED") or Path(__file__).resolve().parents[2].parent / "shared")
-if not SHARED.is_dir():
-    SHARED = Path(__file__).resolve().parents[2].parent.parent / "shared"
-REAL = SHARED / "data" / "trajectories"
-real_files = pytest.mark.skipif(
-    not REAL.is_dir(), reason="the shared folder with public trajectories is absent"
-)
+REAL = sample("trajectories")
+real_files = needs_sample("trajectories")
 
 CHAT = [
     {"role": "system", "content": "Be brief."},

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,14 +13,10 @@ import bipace
 from bipace.analyze import Options, analyze
 from bipace.analyze.pools import MAX_TEXT
 from bipace.analyze.table import build_table
+from samples import needs_sample, sample
 
-SHARED = Path(os.environ.get("BIPACE_SHARED") or Path(__file__).resolve().parents[2].parent / "shared")
-if not SHARED.is_dir():
-    SHARED = Path(__file__).resolve().parents[2].parent.parent / "shared"
-REAL = SHARED / "data" / "trajectories"
-real_files = pytest.mark.skipif(
-    not REAL.is_dir(), reason="the shared folder with public trajectories is absent"
-)
+REAL = sample("trajectories")
+real_files = needs_sample("trajectories")
 
 
 def episode(task, member, pairs, reward=0.0, won=None):

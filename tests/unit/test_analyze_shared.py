@@ -6,7 +6,6 @@ The numbers were counted in the files themselves: assistant messages, model call
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,11 @@ pytest.importorskip("sklearn", reason="scikit-learn (the extra `analyze`) is abs
 
 from bipace.analyze import NotTrajectories, Options, analyze
 from bipace.analyze.reading import read_files
+from samples import needs_sample, sample
 
-SHARED = Path(os.environ.get("BIPACE_SHARED") or Path(__file__).resolve().parents[2].parent / "shared")
-if not SHARED.is_dir():
-    SHARED = Path(__file__).resolve().parents[2].parent.parent / "shared"
-FORMATS = SHARED / "data" / "formats"
+FORMATS = sample("formats")
 MADE = FORMATS / "made"
-pytestmark = pytest.mark.skipif(
-    not FORMATS.is_dir(), reason="the shared folder with sample formats is absent"
-)
+pytestmark = needs_sample("formats")
 
 
 def rewards(found):

@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch", reason="needs the train extra")
 from bipace.envs.base import Turn
 from bipace.policies.hf import Actor
 from bipace.rollout.collect import Collector
-from bipace.rollout.panel import PanelResult, evaluate, panel_tasks, score_interval, success_interval
+from bipace.rollout.intervals import score_interval, student_quantile, success_interval
+from bipace.rollout.panel import PanelResult, evaluate, panel_tasks
 from bipace.rollout.records import Step, Trajectory, events
 from bipace.rollout.table import to_rows
 
@@ -205,7 +206,16 @@ def test_intervals_cover_what_is_known():
     assert success_interval(0, 10)[0] == 0.0
     assert score_interval([0.5]) is None
     assert score_interval([0.5, 0.5]) == [0.5, 0.5]
-    low, high = score_interval(
-        [0.0, 0.5, 1.0]
-    )  # Student's t with two degrees of freedom: 4.303 standard errors
+    # Student's t with two degrees of freedom: 4.303 standard errors.
+    low, high = score_interval([0.0, 0.5, 1.0])
     assert (round(low, 3), round(high, 3)) == (-0.742, 1.742)
+
+
+def test_intervals_are_scipys():
+    stats = pytest.importorskip("scipy.stats", reason="needs scipy (the dev extra)")
+    for freedom in (1, 2, 3, 4, 7, 127, 500, 10_001):
+        assert student_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-11)
+    for n in (1, 2, 37):
+        for won in range(n + 1):
+            expected = stats.binomtest(won, n).proportion_ci(0.95, method="wilson")
+            assert success_interval(won, n) == (expected.low, expected.high)

@@ -10,6 +10,7 @@ from bipace.core import segments
 from bipace.core.advantages import Recipe, Term, advantages
 from bipace.core.clustering import by_prompt_group
 from bipace.truth.candidates import Candidate, parse_candidate, shipped
+from bipace.truth.ranks import ranks
 from bipace.truth.report import draw_scores, markdown_table, score_table
 from bipace.truth.score import METRICS, NoVariance, best, noise_ceiling, score, score_all
 from bipace.truth.table import Truth, join, load_truth, save_truth
@@ -219,3 +220,9 @@ def test_unusable_worlds_and_recipes_are_refused():
 def test_a_readers_own_recipe_is_judged_too(truth):
     own = Candidate("mine", Recipe("mine", (Term(lambda batch: batch.reward.copy(), by_prompt_group),)))
     assert score_all([truth], [own], bootstraps=10)["recipes"]["mine"]["pearson"]["value"] is not None
+
+
+def test_ranks_share_places_as_scipys_do():
+    rankdata = pytest.importorskip("scipy.stats", reason="needs scipy (the dev extra)").rankdata
+    for values in (np.zeros(0), np.ones(3), np.array([2.0, -1, 2, np.inf, 0, -0.0]), np.arange(5.0)[::-1]):
+        assert ranks(values).tolist() == rankdata(values).tolist()

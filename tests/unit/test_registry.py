@@ -24,7 +24,8 @@ def test_suite_is_found_by_name_by_module_and_by_file(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("textcarft", "nearest is 'textcraft'"), ("", "nearest is"), ("no_such_module:x", "no module 'no_such_module'"),
+    [("textcarft", "did you mean 'textcraft'"), ("", "Known: textcraft"),
+     ("no_such_module:x", "no module 'no_such_module'"),
      ("absent.py:x", "no file 'absent.py'")],
 )  # fmt: skip
 def test_unknown_suite_is_refused_with_the_way_out(name, message):

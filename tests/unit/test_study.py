@@ -61,7 +61,7 @@ def test_environments_multiply(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("seeds", "seed", "unknown key 'seed'; did you mean 'seeds'"),
+        ("seeds", "seed", "key: unknown 'seed'; did you mean 'seeds'"),
         ("[0, 3]", "[0, 0]", r"seeds: \[0, 0\]"),
         ("[0, 3]", "[]", "seeds"),
         ("[methods.grpo]", '[methods."../grpo"]', r"name '../grpo'"),

@@ -7,10 +7,10 @@ import pytest
 from scipy.optimize import linprog
 
 from bipace.core.greedy import greedy_cosine
-from bipace.theory.bisimulation import bisimulation_classes, chain_classes, chord, mico, pi_bisimulation
 from bipace.theory.mdp import TextMDP, chain, horizon_values, state_values, uniform_policy
 from bipace.theory.textworlds import grid, paraphrased, random_mdp
-from bipace.theory.transport import wasserstein
+from theory.bisimulation import bisimulation_classes, chain_classes, chord, mico, pi_bisimulation
+from theory.transport import wasserstein
 
 SEEDS = range(5)
 

@@ -12,10 +12,11 @@ from bipace.core.greedy import greedy_cosine
 from bipace.core.returns import return_to_go
 from bipace.core.segments import mean
 from bipace.core.steps import StepBatch
-from bipace.theory.bisimulation import bisimulation_classes, chord
 from bipace.theory.mdp import horizon_values, uniform_policy
-from bipace.theory.sampling import class_embedding, identity_embedding, noisy_embedding, sample
+from bipace.theory.sampling import noisy_embedding, sample
 from bipace.theory.textworlds import aliased, grid, paraphrased, random_mdp
+from theory.bisimulation import bisimulation_classes, chord
+from theory.embeddings import class_embedding, identity_embedding
 
 POLICY = np.array([0.5, 0.3, 0.2])
 Q = np.array([1.0, -2.0, 4.0])

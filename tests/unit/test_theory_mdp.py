@@ -13,8 +13,9 @@ from bipace.theory.mdp import (
     state_values,
     uniform_policy,
 )
-from bipace.theory.sampling import class_embedding, identity_embedding, noisy_embedding, sample
+from bipace.theory.sampling import noisy_embedding, sample
 from bipace.theory.textworlds import WORLDS, aliased, corridor, grid, paraphrased, random_mdp, world
+from theory.embeddings import class_embedding, identity_embedding
 
 
 def random_policy(mdp, seed=0):

@@ -202,9 +202,11 @@ class Analysis:
     def write_page(self, path: str | Path) -> None:
         """Write the self-contained HTML page."""
         from bipace.analyze.page_data import page_data
-        from bipace.page.html import build_page, write_text
+        from bipace.files import write_text
+        from bipace.page.html import build_page
 
         data, blocks = page_data(self)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_text(Path(path), build_page("bipace.analyze", "Credit report", SCRIPTS, data, blocks))
 
 

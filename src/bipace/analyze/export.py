@@ -10,8 +10,6 @@ recipe has several); and `eps_X.cluster`, the clusters by features at each radiu
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bipace.analyze.messages import as_text
 from bipace.analyze.table import file_names
+from bipace.files import whole
 
 if TYPE_CHECKING:
     from bipace.analyze.analysis import Analysis
@@ -55,14 +54,8 @@ def export_steps(analysis: Analysis, path: Path) -> None:
         pyarrow.parquet.write_table if path.suffix == ".parquet" else pyarrow.csv.write_csv
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    try:
-        write(table, name)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    with whole(path) as temporary:
+        write(table, str(temporary))
 
 
 def columns_of(analysis: Analysis) -> dict[str, Any]:

@@ -46,9 +46,9 @@ def calibrate(
 
     from rich.console import Console
 
+    from bipace.files import write_json
     from bipace.train.calibration import scan_actor
     from bipace.train.config import load_config
-    from bipace.train.files import write_json
     from bipace.truth.calibration import draw_scan, lines_to_paste, scan_table
 
     settings = load_config(config, overrides or ())

@@ -12,9 +12,9 @@ from rich.progress import TaskID
 
 from bipace.cli.session import progress_bar
 from bipace.cli.tables import show_table
+from bipace.files import write_text
 from bipace.train.config import Config
 from bipace.train.evaluation import evaluate_actor
-from bipace.train.files import write_text
 from bipace.train.places import actor_folder, mismatch
 
 __all__ = ["evaluate_and_report"]

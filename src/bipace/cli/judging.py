@@ -10,6 +10,7 @@ import typer
 
 from bipace.cli.arguments import Overrides
 from bipace.cli.outputs import check_file, check_folder, starts_with
+from bipace.files import write_json
 from bipace.train.extras import require
 
 __all__ = ["analyze", "credit"]
@@ -72,7 +73,7 @@ def credit(
     if features is not None:
         truths = reread(truths, folder, features, overrides or ())
     found = judge(truths, recipe or (), smaller or ())
-    (folder / "credit.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / "credit.json", found)
     draw_scores({source: found}, folder / "credit.png")
     if as_json:
         print(json.dumps(found))

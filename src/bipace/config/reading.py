@@ -6,7 +6,6 @@ number. Former names of keys are understood for one release, with a warning that
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import types
 import typing
@@ -17,6 +16,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
 
 from bipace.core.estimators import RECIPES, recipe_options
+from bipace.core.names import current_name, nearest, with_current_names
 from bipace.core.plugins import load_attribute
 
 __all__ = [
@@ -56,10 +56,10 @@ def read(kind: type[Made], tree: Any, where: str = "") -> Made:
         ConfigError: an unknown key (with the nearest known one), a value of another type or out of range, or
             what the section itself refuses.
     """
-    found = modern({} if tree is None else tree, where)
-    _refuse_unknown(found, kind, where)
+    values = modern({} if tree is None else tree, where)
+    _refuse_unknown(values, kind, where)
     try:
-        return kind.model_validate(found)
+        return kind.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         path = [str(part) for part in first["loc"] if not isinstance(part, int)]
@@ -77,21 +77,20 @@ def modern(tree: Any, where: str = "") -> Any:
     """
     if not isinstance(tree, Mapping):
         raise ConfigError(f"{where or 'configuration'}: {tree!r}, expected a section with keys")
-    found: dict[str, Any] = {str(k): dict(v) if isinstance(v, Mapping) else v for k, v in tree.items()}
-    for old in (*RENAMED, *REMOVED):
-        section, _, leaf = old.partition(".")
-        part = found.get(section)
-        if not isinstance(part, dict) or leaf not in part:
-            continue
-        value = part.pop(leaf)
-        new = modern_key(old, value)
-        if new is None:
-            continue
-        name = new.partition(".")[2]
-        if name in part:
-            raise ConfigError(f"{old}: is the former name of {new}, and both are given; keep {new}")
-        part[name] = value
-    return found
+    return {
+        str(name): _modern_section(str(name), part) if isinstance(part, Mapping) else part
+        for name, part in tree.items()
+    }
+
+
+def _modern_section(section: str, part: Mapping[Any, Any]) -> dict[str, Any]:
+    full = {f"{section}.{leaf}": value for leaf, value in part.items()}
+    kept = {key: value for key, value in full.items() if not _removed(key, value)}
+    try:
+        named = with_current_names(kept, RENAMED)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    return {key.partition(".")[2]: value for key, value in named.items()}
 
 
 def modern_key(key: str, value: Any = None) -> str | None:
@@ -100,20 +99,17 @@ def modern_key(key: str, value: Any = None) -> str | None:
     Raises:
         ConfigError: a removed key with another value than the one that holds.
     """
-    if key in RENAMED:
-        warnings.warn(
-            f"{key} is now called {RENAMED[key]}; the former name goes with the next release",
-            FutureWarning,
-            3,
-        )
-        return RENAMED[key]
+    return None if _removed(key, value) else current_name(key, RENAMED)
+
+
+def _removed(key: str, value: Any) -> bool:
     if key not in REMOVED:
-        return key
+        return False
     holds = REMOVED[key]
     if value != holds:
         raise ConfigError(f"{key}: {value!r}; this key was removed, {holds!r} always holds; leave it out")
-    warnings.warn(f"{key} was removed ({holds!r} always holds); leave it out", FutureWarning, 3)
-    return None
+    warnings.warn(f"{key} was removed ({holds!r} always holds); leave it out", FutureWarning, 4)
+    return True
 
 
 def check_options(estimator: str, options: Mapping[str, Any], where: str = "credit") -> None:
@@ -249,7 +245,7 @@ def _refuse_unknown(tree: Any, kind: type[BaseModel], where: str) -> None:
     front = f"{where}." if where else ""
     for key, value in tree.items():
         if key not in kind.model_fields:
-            near = difflib.get_close_matches(key, _keys(kind), n=1, cutoff=0.0)[0]
+            near = nearest(key, _keys(kind), least=0.0)
             raise ConfigError(f"{front}{key}: unknown key; did you mean {front}{near}?")
         annotation: Any = kind.model_fields[key].annotation
         if _is_section(annotation):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-import warnings
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 from bipace.core.advantages import Blend, Recipe, Term
 from bipace.core.baselines import (
@@ -29,6 +27,7 @@ from bipace.core.clustering import (
     by_prompt_group,
 )
 from bipace.core.greedy import Centroid
+from bipace.core.names import require_known
 from bipace.core.returns import LessPenalty, Return, ReturnToGo, trajectory_return
 from bipace.core.steps import Floats
 
@@ -48,7 +47,6 @@ __all__ = [
     "charged",
     "local_clusters",
     "modes",
-    "renamed",
     "require_known",
     "step_term",
     "trajectory_term",
@@ -175,28 +173,3 @@ def local_clusters(clusters: str, gamma: float, eps: Eps, centroid: Centroid, wh
 def charged(returns: Return, convention: Convention) -> Return:
     """The return, less the row's penalty under verl-agent's convention."""
     return LessPenalty(returns) if convention == "verl_agent" else returns
-
-
-def require_known(what: str, value: str, known: Any) -> str:
-    """The value, or a ValueError that names the nearest known one."""
-    if value not in known:
-        near = difflib.get_close_matches(str(value), list(known), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{what}: unknown {value!r}{hint} Known: {', '.join(known)}")
-    return value
-
-
-def renamed(options: dict[str, Any], old: str, new: str) -> dict[str, Any]:
-    """The options with a former name replaced; understood for one release, with a warning that says the new name.
-
-    Raises:
-        ValueError: both names are given.
-    """
-    if old not in options:
-        return options
-    if new in options:
-        raise ValueError(f"{old}: is the former name of {new}, and both are given; keep {new}")
-    warnings.warn(
-        f"{old} is now called {new}; the former name goes with the next release", FutureWarning, stacklevel=3
-    )
-    return {new if name == old else name: value for name, value in options.items()}

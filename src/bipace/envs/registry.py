@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from typing import Any
 
+from bipace.core.names import unknown
 from bipace.core.plugins import load_attribute
 from bipace.envs.base import Suite
 
@@ -37,13 +37,10 @@ def get_suite(name: str) -> Suite:
     """
     where = SUITES.get(name, name)
     if ":" not in where:
-        near = difflib.get_close_matches(name, SUITES, n=1, cutoff=0.0)[0]
-        raise ValueError(
-            f"unknown environment {name!r}; the nearest is {near!r} (shipped: {', '.join(SUITES)}; "
-            "your own: 'module:attribute' or 'path.py:attribute')"
-        )
-    found = load_attribute(where, f"environment {name!r}")
-    made = _made(name, found) if isinstance(found, type) or not isinstance(found, Suite) else found
+        own = "or one of your own: 'module:attribute' or 'path.py:attribute'"
+        raise ValueError(f"{unknown('environment', name, SUITES)}; {own}")
+    attribute = load_attribute(where, f"environment {name!r}")
+    made = attribute if isinstance(attribute, Suite) else _made(name, attribute)
     if not isinstance(made, Suite):
         raise ValueError(
             f"environment {name!r}: {where.rpartition(':')[2]} gives a {type(made).__name__}, not a Suite "
@@ -52,15 +49,15 @@ def get_suite(name: str) -> Suite:
     return made
 
 
-def _made(name: str, found: Any) -> Any:
-    if not callable(found):
-        return found
+def _made(name: str, attribute: Any) -> Any:
+    if not callable(attribute):
+        return attribute
     try:
-        inspect.signature(found).bind()
+        inspect.signature(attribute).bind()
     except TypeError as error:
         raise ValueError(
             f"environment {name!r}: it must be callable without arguments, but {error}"
         ) from error
     except ValueError:  # a built-in that does not tell its arguments
         pass
-    return found()
+    return attribute()

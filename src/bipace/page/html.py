@@ -12,16 +12,13 @@ import base64
 import gzip
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from bipace.page.palette import styles
 
-__all__ = ["build_page", "packed_size", "write_text"]
+__all__ = ["build_page", "packed_size"]
 
 
 def build_page(
@@ -71,19 +68,6 @@ def build_page(
 def packed_size(data: Any) -> int:
     """Bytes that a block takes in the page."""
     return len(_packed(data))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file and its folder; a reader never sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def _asset(package: str, name: str) -> str:

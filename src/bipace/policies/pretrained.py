@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from bipace.files import cache_folder
 
 __all__ = ["CATALOGUE", "Pretrained", "cached_folder", "fetch", "models_home", "problem"]
 
@@ -79,11 +80,8 @@ CATALOGUE = {
 
 
 def models_home() -> Path:
-    """Where fetched models are kept: $BIPACE_CACHE/models, else the user's cache folder."""
-    own = os.environ.get("BIPACE_CACHE")
-    cache = os.environ.get("XDG_CACHE_HOME")
-    base = Path(own) if own else (Path(cache) if cache else Path.home() / ".cache") / "bipace"
-    return base.expanduser() / "models"
+    """Where fetched models are kept (`bipace.files.cache_folder`)."""
+    return cache_folder("models")
 
 
 def cached_folder(name: str) -> Path | None:

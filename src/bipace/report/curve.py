@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bipace.rollout.panel import success_interval
+from bipace.rollout.intervals import success_interval
 
 __all__ = ["draw_curve", "read_metrics"]
 

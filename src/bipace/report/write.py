@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bipace.page.html import build_page, write_text
+from bipace.files import write_text
+from bipace.page.html import build_page
 from bipace.report.figures import draw_figures
 from bipace.report.markdown import report_markdown
 from bipace.report.runs import read_runs

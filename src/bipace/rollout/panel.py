@@ -10,11 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bipace.core.labels import label
 from bipace.envs.base import Suite, offers_of
 from bipace.rollout.collect import Collector, Decoder
+from bipace.rollout.intervals import score_interval, success_interval
 from bipace.rollout.records import Trajectory, events
 
 __all__ = [
@@ -23,9 +22,7 @@ __all__ = [
     "choose_panels",
     "evaluate",
     "panel_tasks",
-    "score_interval",
     "shipped_name",
-    "success_interval",
     "task_digest",
 ]
 
@@ -217,25 +214,3 @@ def _shipped(suite: str) -> dict[str, dict[str, Any]]:
     """The lists in assets/panels/SUITE.json: panel -> version, n, sha256 and, but for official games, the tasks."""
     names = {path.stem: path for path in PANELS.glob("*.json")}
     return json.loads(names[suite].read_text(encoding="utf-8")) if suite in names else {}
-
-
-def success_interval(successes: int, n: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a success rate; n = 0 gives (0, 1): nothing is known."""
-    from scipy.stats import binomtest  # here: a suite's panels are looked up without waiting for scipy
-
-    if n == 0:
-        return 0.0, 1.0
-    interval = binomtest(successes, n).proportion_ci(0.95, method="wilson")
-    return float(interval.low), float(interval.high)
-
-
-def score_interval(scores: Sequence[float]) -> list[float] | None:
-    """95 % interval of a mean score, from Student's t over the tasks; None for fewer than two: nothing is known."""
-    from scipy.stats import sem
-    from scipy.stats import t as student
-
-    if len(scores) < 2:
-        return None
-    half = float(student.ppf(0.975, len(scores) - 1) * sem(scores))
-    mean = float(np.mean(scores))
-    return [mean - half, mean + half]

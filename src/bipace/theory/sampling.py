@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bipace.core.steps import Floats, Ints, StepBatch
 from bipace.theory.mdp import TextMDP, chain, horizon_values
 
-__all__ = ["Embedding", "Rollouts", "class_embedding", "identity_embedding", "noisy_embedding", "sample"]
+__all__ = ["Embedding", "Rollouts", "noisy_embedding", "sample"]
 
 Embedding = Callable[[Ints, Ints, np.random.Generator], NDArray[np.float32]]
 """(state [N], index of the text shown [N], generator) -> features [N, D]."""
@@ -93,26 +93,6 @@ def sample(
     values, acting = horizon_values(mdp, policy, horizon)
     left = horizon - t
     return Rollouts(batch, states, values[left, states], acting[left, states, actions])
-
-
-def identity_embedding(n_states: int) -> Embedding:
-    """One-hot features of the state itself: what a perfect encoder that merges nothing would give."""
-    return class_embedding(np.arange(n_states))
-
-
-def class_embedding(classes: Ints) -> Embedding:
-    """One-hot features of the state's class: exact bisimulation features with `bisimulation_classes`.
-
-    Args:
-        classes: [S] labels from 0.
-    """
-    one_hot = np.eye(int(classes.max()) + 1, dtype=np.float32)
-
-    def embed(state: Ints, shown: Ints, rng: np.random.Generator) -> NDArray[np.float32]:
-        del shown, rng
-        return one_hot[classes[state]]
-
-    return embed
 
 
 def noisy_embedding(

@@ -29,6 +29,7 @@ from bipace.config import (
 )
 from bipace.config.reading import modern_key, options_schema
 from bipace.core.estimators import recipe_options
+from bipace.files import write_text
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -165,7 +166,7 @@ def config_from(tree: Mapping[str, Any]) -> Config:
 
 def write_config(config: Config, path: Path) -> None:
     """The resolved configuration as TOML (None entries are left out: they are the default)."""
-    path.write_text(tomli_w.dumps(config.model_dump(mode="json", exclude_none=True)), encoding="utf-8")
+    write_text(path, tomli_w.dumps(config.model_dump(mode="json", exclude_none=True)))
 
 
 def add_override(tree: dict[str, Any], override: str) -> None:

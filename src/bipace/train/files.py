@@ -1,9 +1,8 @@
-"""Files written whole or not at all, one kind of full disk, and a folder that one process alone writes into."""
+"""A folder that one process alone writes into, its files, and one kind of full disk."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import socket
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bipace import files
+from bipace.files import to_disk
 from bipace.train.config import ConfigError
 
 try:
@@ -30,27 +31,13 @@ class FolderInUse(ConfigError):
 
 
 def write_json(path: Path, content: Any) -> None:
-    """JSON written to a temporary sibling and renamed, so that a reader never sees half of it."""
-    write_text(path, json.dumps(content, indent=1) + "\n")
+    """`bipace.files.write_json` into a folder that is `held`: what a kill has left is taken away by the next write."""
+    files.write_json(path, content, alone=True)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Text written to a temporary sibling and renamed, so that a reader never sees half of it."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
-def to_disk(path: Path) -> None:
-    """Bring a file's content, or a folder's names, to the disk: a rename must not outrun what it names."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    """`bipace.files.write_text` into a folder that is `held`."""
+    files.write_text(path, text, alone=True)
 
 
 @contextmanager

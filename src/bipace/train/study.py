@@ -8,7 +8,6 @@ the methods whose estimator takes it, and is refused where none does.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bipace.core.estimators import recipe_options
+from bipace.core.names import unknown
 from bipace.envs.registry import get_suite
 from bipace.rollout.panel import choose_panels
 from bipace.train.checkpoints import read_state
@@ -98,9 +98,7 @@ def load_study(path: Path, overrides: Iterable[str] = ()) -> Study:
     tree = read_tree(path)
     for key in tree:
         if key not in _KEYS:
-            near = difflib.get_close_matches(key, _KEYS, n=1, cutoff=0.4)
-            raise ConfigError(f"study: {path}: unknown key {key!r}; did you mean {(near or list(_KEYS))[0]!r}? "
-                              f"Known: {', '.join(_KEYS)}")  # fmt: skip
+            raise ConfigError(f"study: {path}: {unknown('key', key, _KEYS)}")
     seeds = _seeds(tree.get("seeds"))
     methods = _tables(tree, "methods")
     environments = _tables(tree, "environments") if "environments" in tree else None

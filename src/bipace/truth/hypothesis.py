@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from bipace.core import segments
 from bipace.core.clustering import ByChance, ByFeatures, prompt_groups
 from bipace.core.features import on_host
 from bipace.core.greedy import gram_matrix
 from bipace.core.steps import Floats, Ints, StepBatch
+from bipace.truth.ranks import ranks
 from bipace.truth.table import Truth
 
 __all__ = ["hypothesis", "order_effect", "stay_together"]
@@ -88,7 +88,7 @@ def stay_together(batch: StepBatch, after: NDArray[np.float32], eps: float) -> d
 
 
 def _pairs(batch: StepBatch, value: Floats) -> dict[str, float | None]:
-    ranks: list[float] = []
+    correlations: list[float] = []
     slopes: list[Floats] = []
     same = total = 0
     for distance, gap in _each_group(batch, value):
@@ -96,11 +96,11 @@ def _pairs(batch: StepBatch, value: Floats) -> dict[str, float | None]:
         same, total = same + int(near.sum()), total + len(near)
         slopes.append(gap[~near] / np.sqrt(2 * distance[~near]))
         if len(distance) and distance.std() > 0 and gap.std() > 0:
-            ranks.append(float(np.corrcoef(rankdata(distance), rankdata(gap))[0, 1]))
+            correlations.append(float(np.corrcoef(ranks(distance), ranks(gap))[0, 1]))
     needed = np.concatenate(slopes) if slopes else np.zeros(0)
     return {
-        "rank_correlation": float(np.mean(ranks)) if ranks else None,
-        "groups": float(len(ranks)),
+        "rank_correlation": float(np.mean(correlations)) if correlations else None,
+        "groups": float(len(correlations)),
         "same": same / total if total else 0.0,
         "lipschitz_95": float(np.quantile(needed, 0.95)) if len(needed) else None,
         "lipschitz_max": float(needed.max()) if len(needed) else None,

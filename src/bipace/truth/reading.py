@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bipace.files import whole
 from bipace.policies.chat_states import read_chat
 from bipace.policies.hf import Actor
 from bipace.truth.rerolls import weights_hash
@@ -62,11 +63,9 @@ def read_by(
     kept = _load(file, identity)
     if kept is None:
         kept = _read(rollouts, Actor.load(folder), layers, progress)
-        temporary = file.with_name(f".{file.name}.tmp")
-        with temporary.open("wb") as opened:
+        with whole(file) as temporary, temporary.open("wb") as opened:
             arrays: dict[str, Any] = {"identity": np.array(identity), **kept}
             np.savez(opened, **arrays)
-        temporary.replace(file)
     return replace(truth, layers=kept, identity={**truth.identity, "read_by": folder.name})
 
 

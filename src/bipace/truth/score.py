@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from bipace.core import segments
 from bipace.core.steps import Bools, Floats, Ints
 from bipace.truth.candidates import Candidate
+from bipace.truth.ranks import ranks
 from bipace.truth.table import Truth
 
 __all__ = ["METRICS", "NoVariance", "best", "noise_ceiling", "samples", "score", "score_all"]
@@ -81,7 +81,7 @@ def score(
     with np.errstate(divide="ignore", invalid="ignore"):
         return {
             "pearson": _correlation(groups, x, y),
-            "spearman": _correlation(groups, rankdata(x), rankdata(y)),
+            "spearman": _correlation(groups, ranks(x), ranks(y)),
             "sign": groups.total((np.sign(x) == np.sign(y)) * matters) / groups.total(matters.astype(float)),
             "rmse": _scaled_error(groups, x, y),
             "zero_share": groups.total((x == 0).astype(float)) / groups.total(np.ones(len(x))),

@@ -8,7 +8,6 @@ refused.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from bipace.core import segments
 from bipace.core.steps import Floats, StepBatch
+from bipace.files import whole, write_json, write_text
 
 __all__ = ["SUFFIXES", "Truth", "join", "load_rollouts", "load_truth", "save_rollouts", "save_truth"]
 
@@ -132,25 +132,17 @@ def save_truth(truth: Truth, path: Path) -> None:
     arrays: dict[str, Any] = {name: getattr(truth.batch, name) for name in _COLUMNS}
     arrays |= {name: getattr(truth, name) for name in ("value", "advantage", "halves", "error", "gradient")}
     arrays |= {f"layer:{name}": values for name, values in truth.layers.items()}
-    data = path.with_name(f".{path.name}.npz.tmp")
-    with data.open("wb") as file:
+    with whole(path.with_name(path.name + ".npz")) as temporary, temporary.open("wb") as file:
         np.savez(file, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    data.replace(path.with_name(path.name + ".npz"))
     described = {"identity": dict(truth.identity), "layers": list(truth.layers), "texts": truth.batch.texts}
-    text = path.with_name(f".{path.name}.json.tmp")
-    text.write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
-    text.replace(path.with_name(path.name + ".json"))
+    write_json(path.with_name(path.name + ".json"), described)
 
 
 def save_rollouts(rollouts: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write PATH.rollouts.jsonl: what was said, a trajectory a line, in the order of the truth's rows."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.rollouts.tmp")
     lines = (json.dumps(rollout, ensure_ascii=False) + "\n" for rollout in rollouts)
-    temporary.write_text("".join(lines), encoding="utf-8")
-    temporary.replace(path.with_name(path.name + SUFFIXES[2]))
+    write_text(path.with_name(path.name + SUFFIXES[2]), "".join(lines))
 
 
 def load_rollouts(path: Path) -> list[dict[str, Any]]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from bipace.core.advantages import Blend, Recipe, Term
 from bipace.core.estimators import hidden_states, observations, shrinkage, trajectory
+from bipace.core.names import require_known, with_current_names
 from bipace.core.parts import describe_part
 from bipace.core.plugins import load_attribute
-from bipace.core.terms import renamed, require_known
 
 __all__ = ["RECIPES", "describe", "recipe", "recipe_options"]
 
@@ -49,7 +49,7 @@ def recipe(name: str, **options: Any) -> Recipe:
     factory = _factory(name)
     known = recipe_options(name)
     if "habits" not in known:
-        options = renamed(options, "habits", "convention")
+        options = with_current_names(options, {"habits": "convention"})
     for option in options:
         require_known(f"{name} option", option, known)
     made = factory(**options)

@@ -32,6 +32,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
+from bipace import files
 from bipace.envs.base import Offers, UnknownTask
 from bipace.envs.webshop.catalogue import Catalogue, WebShopDataError, load_catalogue, search_text
 from bipace.envs.webshop.expert import first_page, plan
@@ -229,7 +230,7 @@ def generated_suite(
         hits: products a search returns at most; 50 is the field's. Fewer make another, easier shop, which the
             label of its tasks and data says.
     """
-    folder = (cache_folder or _default_cache()) / f"generated-v{VERSION}-{products}-{data_seed}"
+    folder = (cache_folder or files.cache_folder("webshop")) / f"generated-v{VERSION}-{products}-{data_seed}"
     generate_files(folder, products, data_seed)
     catalogue = load_catalogue(folder, "small" if products <= 1000 else "full")
     kind = "" if goals == "human" else f"{goals} goals, "
@@ -282,7 +283,7 @@ def _suite(
     return WebShopSuite(
         shop=Shop(
             catalogue.products,
-            open_index(texts, catalogue.digest, cache_folder or _default_cache()),
+            open_index(texts, catalogue.digest, cache_folder or files.cache_folder("webshop")),
             finder,
             seed,
             show_attributes,
@@ -301,11 +302,3 @@ def instruction(first: str) -> str:
     """What the shopper is told, from the text of the first page; the whole of it where that has another form."""
     strings = first.split(SEPARATOR)
     return strings[2] if len(strings) > 2 and strings[1] == "Instruction:" else first
-
-
-def _default_cache() -> Path:
-    set_by_user = os.environ.get("BIPACE_CACHE")
-    if set_by_user:
-        return Path(set_by_user) / "webshop"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "bipace" / "webshop"

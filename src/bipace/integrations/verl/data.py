@@ -15,6 +15,7 @@ from typing import Any
 
 from bipace.envs.base import Suite
 from bipace.envs.registry import get_suite
+from bipace.files import whole
 from bipace.rollout.panel import panel_tasks
 
 __all__ = ["main", "task_rows", "write_tasks"]
@@ -49,9 +50,8 @@ def write_tasks(suite: Suite, split: str, path: Path, limit: int | None = None) 
         raise ValueError(f"limit: {limit}, expected at least 1 task")
     rows = task_rows(suite, [tasks[i] for i in range(min(len(tasks), limit or len(tasks)))])
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    parquet.write_table(pa.Table.from_pylist(rows), temporary)
-    temporary.replace(path)
+    with whole(path) as temporary:
+        parquet.write_table(pa.Table.from_pylist(rows), temporary)
     return len(rows)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from bipace.core.steps import Floats, Ints
 from bipace.theory.mdp import TextMDP
-from bipace.theory.transport import wasserstein
+from theory.transport import wasserstein
 
 __all__ = ["bisimulation_classes", "chain_classes", "chord", "mico", "pi_bisimulation"]
 
