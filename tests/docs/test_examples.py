@@ -5,6 +5,7 @@ import importlib
 import inspect
 import pkgutil
 import typing
+from pathlib import Path
 
 import pytest
 
@@ -12,20 +13,32 @@ import bipace
 
 STABLE = (
     "bipace",
+    "bipace.analyze",
+    "bipace.envs.base",
+    "bipace.integrations.common.estimator",
+    "bipace.integrations.common.guards",
+    "bipace.integrations.common.preflight",
+    "bipace.integrations.common.rows",
+    "bipace.integrations.common.settings",
+    "bipace.integrations.common.spread",
+    # Not promised to stay, but shown in the reference.
     "bipace.core.actions",
     "bipace.core.baselines",
     "bipace.core.clustering",
     "bipace.core.parts",
     "bipace.core.returns",
     "bipace.core.sample",
-    "bipace.envs.base",
     "bipace.envs.registry",
     "bipace.theory.mdp",
     "bipace.theory.textworlds",
 )
-"""What docs/reference calls stable. Adding a module here means examples for all that it exports."""
+"""What docs/design.md calls stable, and what docs/reference shows beside it: all that they export has an example."""
 
-WITHOUT = {"remove_directions", "vectors_of"}  # plumbing between modules, in no page of the reference
+WITHOUT = {
+    "remove_directions",
+    "vectors_of",
+    "Section",
+}  # plumbing between modules, in no page of the reference
 
 
 def _exported(name):
@@ -44,14 +57,14 @@ def test_every_public_name_has_an_example(name):
 
 
 def _modules():
-    for package in ("bipace.core", "bipace.envs", "bipace.theory", "bipace.rollout", "bipace.truth"):
-        path = importlib.import_module(package).__path__
-        yield from (found.name for found in pkgutil.walk_packages(path, f"{package}."))
+    for package in ("analyze", "config", "core", "envs", "integrations.common", "rollout", "theory", "truth"):
+        path = importlib.import_module(f"bipace.{package}").__path__
+        yield from (found.name for found in pkgutil.walk_packages(path, f"bipace.{package}."))
 
 
 @pytest.mark.parametrize("name", sorted(_modules()))
 def test_the_examples_run(name):
-    if ">>> " not in inspect.getsource(importlib.import_module(name)):
+    if ">>> " not in (Path(importlib.import_module(name).__file__).read_text(encoding="utf-8")):
         return
     failed, tried = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert tried
