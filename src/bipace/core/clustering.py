@@ -1,3 +1,4 @@
+# long: every public part carries an example that a test runs; without them it is under 300 lines.
 """Clusterings: which steps of a prompt group are compared with each other.
 
 Each function maps a table to compact integer labels [N]. Two rows with one label are *peers*. No cluster ever
