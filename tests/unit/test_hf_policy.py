@@ -14,7 +14,7 @@ PROMPT_LENGTHS = (5, 40, 1, 17)
 
 @pytest.fixture(autouse=True, params=["split", "joined", "transformers"])
 def way(request, monkeypatch):
-    """Prompt and row attended to apart (a CPU), joined (elsewhere), or transformers' forward over the cache."""
+    """Prompt and row attended to apart (a CPU), joined (elsewhere), or transformers' own forward."""
     monkeypatch.setattr(prefill_attention, "can_split", lambda _: request.param != "joined")
     if request.param == "transformers":
         monkeypatch.setattr(cached_forward, "has_plain_blocks", lambda _: False)

@@ -32,6 +32,11 @@ class Options:
         recipes: recipes of one's own, `file.py:name` or `module:name`, shown beside the shipped ones.
         page_steps: at most this many steps go into the page; larger inputs are sampled by group.
         page_mb: the page's texts are cut, down to 300 characters each, until it is about this small.
+
+    Example:
+        >>> from bipace.analyze import Options
+        >>> Options(eps=0.2).gamma
+        0.95
     """
 
     gamma: float = 0.95
