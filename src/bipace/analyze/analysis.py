@@ -64,7 +64,7 @@ class Options:
         page_steps: at most this many steps go into the page; larger inputs are sampled by group.
         page_mb: the page's texts are cut, down to 300 characters each, until it is about this small.
 
-    Example:
+    Examples:
         >>> from bipace.analyze import Options
         >>> Options(eps=0.2).gamma
         0.95
@@ -129,7 +129,7 @@ class Analysis:
         findings: the gravest first.
         foreign: files of a folder that hold no trajectories, and why.
 
-    Example:
+    Examples:
         >>> from bipace.analyze import analyze
         >>> rows = [
         ...     dict(task="cup", trajectory=name, step=0, observation="a door", action=action, reward=reward)
@@ -242,7 +242,7 @@ def analyze(
         ValueError: nothing readable (NotTrajectories), no rollout that counts, bad options.
         FileNotFoundError: no such file, or no such model folder.
 
-    Example:
+    Examples:
         >>> from bipace.analyze import analyze
         >>> rows = [
         ...     dict(task="cup", trajectory=name, step=0, observation="a door", action=action, reward=reward)
