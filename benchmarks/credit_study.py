@@ -98,8 +98,7 @@ def shipped_layer(truth: Truth) -> str | None:
 
 
 def step_alone(text: str, label: str, layer: str | None) -> Candidate:
-    """The last term of a recipe without its trajectory term: w = infinity."""
-    made = at(text, layer)
+    made = at(text, layer)  # without its trajectory term: w = infinity
     return Candidate(label, Recipe(label, made.recipe.parts[-1:]), made.layer)
 
 
@@ -141,10 +140,8 @@ def action_keys(truths: Sequence[Truth], folder: Path, layer: str | None) -> dic
 
 
 def layers(truths: Sequence[Truth]) -> list[Candidate]:
-    names = [name for name in truths[0].layers if name != "0"]
-    return [
-        parse_candidate(f"bipace eps={eps} layer={name}") for name in names for eps in (0.01, 0.02, 0.05, 0.1)
-    ]
+    names, radii = [name for name in truths[0].layers if name != "0"], (0.01, 0.02, 0.05, 0.1)
+    return [parse_candidate(f"bipace eps={eps} layer={name}") for name in names for eps in radii]
 
 
 def criterion(truths: Sequence[Truth]) -> dict[str, Any]:

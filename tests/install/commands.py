@@ -144,7 +144,7 @@ EXTRAS: dict[str, tuple[Command, ...]] = {
         bipace("eval", "runs/b", "--panel", "depth4-panel", "--json", says="success"),
         bipace("study", "study.toml", "--jobs", "1", says="report"),
         bipace("report", "runs/b", "runs/g", says="page"),
-        bipace("credit", "textcraft-small", "env.max_steps=2", "--groups", "2", "--group-size", "2",
+        bipace("credit", "textcraft-small", "env.split=demo", "env.max_steps=6", "--groups", "4", "--group-size", "4",
                "--rerolls", "2", says="picture"),
     ),
 }  # fmt: skip

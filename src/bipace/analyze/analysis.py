@@ -1,3 +1,4 @@
+# long: every public part carries an example that a test runs; without them it has 300 lines.
 """The whole analysis as one object: what the terminal, the page, `--json` and a notebook show."""
 
 from __future__ import annotations
@@ -63,6 +64,11 @@ class Options:
         recipes: recipes of one's own, `file.py:name` or `module:name`, shown beside the shipped ones.
         page_steps: at most this many steps go into the page; larger inputs are sampled by group.
         page_mb: the page's texts are cut, down to 300 characters each, until it is about this small.
+
+    Example:
+        >>> from bipace.analyze import Options
+        >>> Options(eps=0.2).gamma
+        0.95
     """
 
     gamma: float = 0.95
@@ -123,6 +129,16 @@ class Analysis:
         sweep: the radii of SWEEP and the chosen one, in order.
         findings: the gravest first.
         foreign: files of a folder that hold no trajectories, and why.
+
+    Example:
+        >>> from bipace.analyze import analyze
+        >>> rows = [
+        ...     dict(task="cup", trajectory=name, step=0, observation="a door", action=action, reward=reward)
+        ...     for name, action, reward in (("first", "open", 1), ("second", "wait", 0))
+        ... ]
+        >>> found = analyze([rows])
+        >>> found.health.numbers["groups"], found.health.numbers["trajectories"]
+        (1.0, 2.0)
     """
 
     options: Options
@@ -226,6 +242,18 @@ def analyze(
     Raises:
         ValueError: nothing readable (NotTrajectories), no rollout that counts, bad options.
         FileNotFoundError: no such file, or no such model folder.
+
+    Example:
+        >>> from bipace.analyze import analyze
+        >>> rows = [
+        ...     dict(task="cup", trajectory=name, step=0, observation="a door", action=action, reward=reward)
+        ...     for name, action, reward in (("first", "open", 1), ("second", "wait", 0))
+        ... ]
+        >>> found = analyze([rows])
+        >>> found.credits["grpo"].values.round(3).tolist()
+        [0.707, -0.707]
+        >>> found.worst()
+        'warning'
     """
     options = options or Options()
     found = read(paths, options, progress)

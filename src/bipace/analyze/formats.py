@@ -34,7 +34,13 @@ __all__ = ["FORMATS", "TEXT_FORMAT", "NotTrajectories", "detect", "trajectories"
 
 
 class NotTrajectories(ValueError):
-    """The file holds nothing that any reader knows; the message lists what was looked for."""
+    """The file holds nothing that any reader knows; the message lists what was looked for.
+
+    Example:
+        >>> from bipace.analyze import NotTrajectories
+        >>> issubclass(NotTrajectories, ValueError)
+        True
+    """
 
 
 class Format(NamedTuple):

@@ -25,6 +25,12 @@ def by_similarity(batch: StepBatch, ratio: float = 0.95) -> Ints:
 
     Raises:
         ValueError: the table carries no texts, or ratio outside [0, 1].
+
+    Example:
+        >>> from bipace.core.similarity import by_similarity
+        >>> from bipace.core.sample import sample_batch
+        >>> by_similarity(sample_batch(), ratio=0.9).tolist()
+        [0, 1, 0, 1]
     """
     if batch.texts is None:
         raise ValueError(
@@ -52,7 +58,13 @@ def by_similarity(batch: StepBatch, ratio: float = 0.95) -> Ints:
 
 @dataclass(frozen=True)
 class BySimilarity:
-    """`by_similarity` with its ratio."""
+    """`by_similarity` with its ratio.
+
+    Example:
+        >>> from bipace.core.similarity import BySimilarity
+        >>> sorted(BySimilarity.needs)
+        ['texts']
+    """
 
     ratio: float = 0.95
     name: ClassVar[str] = "by_similarity"

@@ -77,6 +77,14 @@ class TextMDPEnvironment:
 
     Attributes:
         state: the state the process is in: the key to its exact values.
+
+    Example:
+        >>> from bipace.envs.text_mdp import TextMDPSuite
+        >>> from bipace.theory.textworlds import corridor
+        >>> suite = TextMDPSuite(corridor(3))
+        >>> turn = suite.make().reset(suite.splits[next(iter(suite.splits))][0])
+        >>> len(turn.admissible)
+        5
     """
 
     def __init__(self, process: Process) -> None:
@@ -145,6 +153,13 @@ class TextMDPSuite:
 
     Raises:
         ValueError: max_steps or numbers below 1; a start in a terminal state.
+
+    Example:
+        >>> from bipace.envs.text_mdp import TextMDPSuite
+        >>> from bipace.theory.textworlds import corridor
+        >>> suite = TextMDPSuite(corridor(3))
+        >>> list(suite.splits)
+        ['train', 'test']
     """
 
     process: Process

@@ -23,6 +23,11 @@ def layer_index(layer: int | float, n_layers: int, key: str = "features.layer") 
 
     Raises:
         ValueError: a layer outside the model; the message says which there are.
+
+    Example:
+        >>> from bipace.integrations.common.capture import layer_index
+        >>> layer_index(-12, 28), layer_index(0.61, 28)
+        (17, 17)
     """
     if isinstance(layer, float) and 0 < layer < 1:
         return round(layer * n_layers)

@@ -25,7 +25,13 @@ __all__ = ["EngineStep", "UndeclaredPaddingWarning", "to_table"]
 
 
 class UndeclaredPaddingWarning(UserWarning):
-    """Rows that are copies of another row were not marked as padding; the message says how many."""
+    """Rows that are copies of another row were not marked as padding; the message says how many.
+
+    Example:
+        >>> from bipace.integrations.common.rows import UndeclaredPaddingWarning
+        >>> issubclass(UndeclaredPaddingWarning, UserWarning)
+        True
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,11 @@ class EngineStep:
         steps: how many steps the whole trajectory has; None where the engine cannot tell.
         aborted: True where the rollout failed: its whole trajectory gets 0 and enters no statistic.
         padding: True on a row copied to fill a batch: it gets 0 and enters no statistic.
+
+    Example:
+        >>> from bipace.integrations.common.rows import EngineStep
+        >>> EngineStep("cup", "first", 0, "a door", "open", 1.0).parsed
+        True
     """
 
     group: Any
@@ -95,6 +106,13 @@ def to_table(
     Raises:
         ValueError: a step index that is no whole number from 0; two different rows with one name; a column of
             another length.
+
+    Example:
+        >>> from bipace.integrations.common.rows import EngineStep, to_table
+        >>> steps = [EngineStep("cup", name, 0, "a door", name, 1.0) for name in ("open", "wait")]
+        >>> rows, counts = to_table(steps)
+        >>> len(rows.batch)
+        2
     """
     for name, column in {"features": features, "added": added, "to_go": to_go, "whole": whole}.items():
         if column is not None and len(column) != len(steps):

@@ -18,6 +18,11 @@ def over_mask(values: ArrayLike, mask: ArrayLike) -> Floats:
 
     Raises:
         ValueError: another number of values than rows.
+
+    Example:
+        >>> from bipace.integrations.common.spread import over_mask
+        >>> over_mask([0.5, -1.0], [[0, 1, 1], [1, 0, 0]]).tolist()
+        [[0.0, 0.5, 0.5], [-1.0, -0.0, -0.0]]
     """
     column, on = np.asarray(values, np.float64), np.asarray(mask) != 0
     if on.ndim != 2 or column.shape != on.shape[:1]:
@@ -29,6 +34,11 @@ def written_runs(mask: ArrayLike) -> list[tuple[int, int]]:
     """(start, end) of each run of tokens that the policy wrote, in order, from an [L] mask; empty where there is none.
 
     Two calls with nothing between them are one run: the mask cannot tell them apart.
+
+    Example:
+        >>> from bipace.integrations.common.spread import written_runs
+        >>> written_runs([0, 1, 1, 0, 1])
+        [(1, 3), (4, 5)]
     """
     on = np.asarray(mask) != 0
     if on.ndim != 1:
@@ -51,6 +61,12 @@ def along_spans(
     Raises:
         ValueError: another number of spans than values; a span outside its row, empty, or over the one
             before.
+
+    Example:
+        >>> import numpy as np
+        >>> from bipace.integrations.common.spread import along_spans
+        >>> along_spans(np.array([0.5, -1.0]), [[(1, 3), (4, 5)]], (1, 5)).tolist()
+        [[0.0, 0.5, 0.5, 0.0, -1.0]]
     """
     count = sum(len(row) for row in spans)
     if len(spans) != shape[0] or count != len(values):
@@ -71,7 +87,15 @@ def along_spans(
 
 
 def floating(values: NDArray[Any], like: Any) -> Any:
-    """The values as a torch tensor on `like`'s device, in its type where that holds fractions, else float32."""
+    """The values as a torch tensor on `like`'s device, in its type where that holds fractions, else float32.
+
+    Example:
+        >>> import numpy as np
+        >>> import torch
+        >>> from bipace.integrations.common.spread import floating
+        >>> floating(np.array([0.5]), torch.ones(1, dtype=torch.int64))
+        tensor([0.5000])
+    """
     import torch
 
     kind = like.dtype if like.dtype.is_floating_point else torch.float32
