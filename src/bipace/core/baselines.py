@@ -28,6 +28,8 @@ __all__ = [
     "other_actions_mean",
     "own_return",
     "same_action_mean",
+    "trajectories_mean",
+    "trajectories_std",
 ]
 
 
@@ -175,6 +177,16 @@ def leave_trajectory_out(peers: Peers) -> Floats:
     return np.where(others > 0, peers.mean - own_sum / np.maximum(others, 1), peers.returns)
 
 
+def trajectories_mean(peers: Peers) -> Floats:
+    """V = mean over the prompt group's trajectories, each counted once: for returns that are one number a trajectory.
+
+    Raises:
+        ValueError: peers whose members are trajectories; `cluster_mean` is theirs.
+    """
+    first, group, row = _one_row_each(peers)
+    return segments.mean(peers.returns[first], group)[row]
+
+
 def other_actions_mean(peers: Peers) -> Floats:
     """V = mean of R over C!= (diff_peer); the own return where every member took i's action.
 
@@ -213,6 +225,16 @@ def cluster_std(peers: Peers, ddof: int = 1, delta: float = 1e-6) -> Floats:
     return segments.std(peers.returns, peers.cluster, ddof) + delta
 
 
+def trajectories_std(peers: Peers, delta: float = 1e-6) -> Floats:
+    """Divide by the sample deviation over the prompt group's trajectories + delta, each counted once.
+
+    Raises:
+        ValueError: as `trajectories_mean`.
+    """
+    first, group, row = _one_row_each(peers)
+    return segments.std(peers.returns[first], group)[row] + delta
+
+
 def no_diff_action(peers: Peers) -> Bools:
     """Fall back where the cluster holds one action only: there is no counterfactual to compare with.
 
@@ -247,3 +269,12 @@ def never(peers: Peers) -> Bools:
         [False, False, False]
     """
     return np.zeros(len(peers.returns), np.bool_)
+
+
+def _one_row_each(peers: Peers) -> tuple[Ints, Ints, Ints]:
+    """One row of each trajectory, their prompt groups, and where each row's own trajectory is among them."""
+    if peers.group is None or peers.trajectory is None:
+        raise ValueError('peers: no trajectories; their mean over the group is for step terms (unit="step")')
+    row = segments.compact(peers.trajectory)
+    first = segments.first_rows(row)
+    return first, segments.compact(peers.group[first]), row

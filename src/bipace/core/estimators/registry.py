@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bipace.core.advantages import Blend, Recipe, Term
-from bipace.core.estimators import hidden_states, observations, shrinkage, trajectory
+from bipace.core.estimators import graphs, hidden_states, observations, shrinkage, trajectory, turns
 from bipace.core.names import require_known, with_current_names
 from bipace.core.parts import describe_part
 from bipace.core.plugins import load_attribute
@@ -20,6 +20,11 @@ RECIPES: dict[str, Callable[..., Recipe]] = {
     "rloo": trajectory.rloo,
     "gigpo": observations.gigpo,
     "hgpo": observations.hgpo,
+    "salt": graphs.salt,
+    "mt_grpo": turns.mt_grpo,
+    "gagpo": graphs.gagpo,
+    "g2po": graphs.g2po,
+    "graphgpo": graphs.graphgpo,
     "bigpo": hidden_states.bigpo,
     "diff_peer": hidden_states.diff_peer,
     "bipace": hidden_states.bipace,
