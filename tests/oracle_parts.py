@@ -61,7 +61,9 @@ def return_to_go(rows, gamma=0.95):
 
 
 def action_tag(response):
-    """Text of the first complete <action>...</action>, stripped, lower-cased; without one the whole response."""
+    """Text of the first complete <action>...</action>, stripped, lower-cased; without one the whole
+    response.
+    """
     opening, closing = "<action>", "</action>"
     for start in range(len(response)):
         if response[start : start + len(opening)].lower() != opening:
@@ -80,7 +82,9 @@ def first_word(response):
 
 
 def tag_verb(response):
-    """Scan for `<name>`; a pair is complete with its `</name>` in any letter case, and what it holds is passed over."""
+    """Scan for `<name>`; a pair is complete with its `</name>` in any letter case, and what it holds is
+    passed over.
+    """
     start = 0
     while start < len(response):
         end = response.find(">", start)
@@ -165,7 +169,9 @@ def by_history(rows, k=1):
 
 
 def by_similarity(rows, ratio=0.95):
-    """First cluster of the prompt group whose first member's text is similar enough; the first member never moves."""
+    """First cluster of the prompt group whose first member's text is similar enough; the first member never
+    moves.
+    """
     labels = [None] * len(rows)
     leaders = []  # (task, text)
     for i in visit_order(rows):
@@ -245,3 +251,28 @@ def by_ngrams(rows, eps=0.1, n=3, centroid="mean"):
     return by_features(
         [{**row, "feature": ngram_vector(row["observation"], n)} for row in rows], eps, centroid
     )
+
+
+def whitened(rows, directions):
+    """Rows whose features are unit vectors without their mean and their leading principal directions.
+
+    Each direction is found by power iteration on what the ones before it left.
+    """
+    vectors = [unit(row["feature"]) for row in rows]
+    centre = [math.fsum(column) / len(rows) for column in zip(*vectors, strict=True)]
+    vectors = [[x - c for x, c in zip(vector, centre, strict=True)] for vector in vectors]
+    for _ in range(directions):
+        axis = unit([1.0 + 0.1 * i for i in range(len(centre))])
+        for _ in range(2000):
+            weights = [math.fsum(x * a for x, a in zip(vector, axis, strict=True)) for vector in vectors]
+            pulled = [
+                math.fsum(w * vector[d] for w, vector in zip(weights, vectors, strict=True))
+                for d in range(len(axis))
+            ]
+            axis = unit(pulled)
+        weights = [math.fsum(x * a for x, a in zip(vector, axis, strict=True)) for vector in vectors]
+        vectors = [
+            [x - w * a for x, a in zip(vector, axis, strict=True)]
+            for w, vector in zip(weights, vectors, strict=True)
+        ]
+    return [{**row, "feature": vector} for row, vector in zip(rows, vectors, strict=True)]

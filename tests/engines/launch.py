@@ -1,4 +1,6 @@
-"""Run stock verl, its V1 trainer and the plug-in on the CPU: one call is one training job in processes of its own."""
+"""Run stock verl, its V1 trainer and the plug-in on the CPU: one call is one training job in processes of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +56,7 @@ def prepare(folder: Path) -> Path:
     return folder
 
 
+# long: one list: what a job of verl on a CPU must be told
 def overrides(folder: Path, *, ranks: int, packed: bool, steps: int, tasks: int, group: int) -> list[str]:
     """A small job on the CPU; what a cluster would not set is marked by its place, in the last two blocks."""
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -177,7 +180,9 @@ def job(folder: Path, extra: tuple[str, ...] = (), name: str = "job", **shape: A
 
 
 def figures(done: Job, name: str, shape: dict[str, Any]) -> dict[str, Any]:
-    """What benchmarks/verl.py reports of a job; its first step is left out: it pays for what is loaded once."""
+    """What benchmarks/verl.py reports of a job; its first step is left out: it pays for what is loaded
+    once.
+    """
     steps = [m for step, m in sorted(done.metrics.items()) if "group/steps" in m][1:]
 
     def mean(metric: str) -> float:

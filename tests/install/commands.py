@@ -1,4 +1,6 @@
-"""What each extra must be able to do once it alone is installed: the commands, their exit status, words they print."""
+"""What each extra must be able to do once it alone is installed: the commands, their exit status, words
+they print.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +146,7 @@ EXTRAS: dict[str, tuple[Command, ...]] = {
         bipace("eval", "runs/b", "--panel", "depth4-panel", "--json", says="success"),
         bipace("study", "study.toml", "--jobs", "1", says="report"),
         bipace("report", "runs/b", "runs/g", says="page"),
-        bipace("credit", "textcraft-small", "env.max_steps=2", "--groups", "2", "--group-size", "2",
+        bipace("credit", "textcraft-small", "env.split=demo", "env.max_steps=6", "--groups", "4", "--group-size", "4",
                "--rerolls", "2", says="picture"),
     ),
 }  # fmt: skip

@@ -51,16 +51,15 @@ def test_a_killed_process_is_told_by_its_signal(tmp_path):
 
 
 def test_workers_bound_how_many_run_side_by_side(tmp_path):
-    code = "print(json.dumps({'at': time.time()}), flush=True); time.sleep(0.3); print(json.dumps({'at': time.time()}))"
+    code = "print('{}', flush=True); time.sleep(0.3); print('{}')"
     found = run([job(tmp_path, str(i), code) for i in range(3)], workers=1)
-    times = [said["at"] for _, said in found["message"]]
-    assert times == sorted(times)
     assert [name for name, _ in found["message"]] == ["0", "0", "1", "1", "2", "2"]
 
 
 def test_the_first_interrupt_lets_running_jobs_finish_and_starts_no_more(tmp_path):
     polite = (
-        "import signal; noted = []; signal.signal(signal.SIGINT, lambda *_: noted.append(1)); print('{}', flush=True)\n"
+        "import signal; noted = []; signal.signal(signal.SIGINT, lambda *_: noted.append(1)); print('{}', "
+        "flush=True)\n"
         "while not noted: time.sleep(0.01)\n"
         "print(json.dumps({'saved': 1}))"
     )

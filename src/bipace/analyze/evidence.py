@@ -44,6 +44,15 @@ class Finding:
         harm: share of all steps whose credit is lost or wrong, in [0, 1], a lost step term counting half: the
             order within a severity.
         worst: at most three prompt groups that it hits most, each with the number behind it, in words.
+
+    Examples:
+        >>> from bipace.analyze import analyze
+        >>> rows = [
+        ...     dict(task="cup", trajectory=name, step=0, observation="a door", action=action, reward=reward)
+        ...     for name, action, reward in (("first", "open", 1), ("second", "wait", 0))
+        ... ]
+        >>> sorted({finding.severity for finding in analyze([rows]).findings})
+        ['info', 'warning']
     """
 
     id: str

@@ -55,6 +55,19 @@ def read_file(
         NotTrajectories: nothing in the file looks like a trajectory.
         FileNotFoundError: no such file.
         ValueError: an unknown format; an empty file; under `strict` the first damaged place.
+
+    Examples:
+        >>> import json, tempfile
+        >>> from bipace.analyze import read_file
+        >>> from pathlib import Path
+        >>> step = dict(task="cup", trajectory="first", step=0, observation="a door", action="open", reward=1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "rollouts.jsonl")
+        ...     written = path.write_text(json.dumps(step), encoding="utf-8")
+        ...     reading = read_file(path)
+        ...
+        >>> reading.format, len(reading.trajectories)
+        ('rows', 1)
     """
     reading = _read(place_of(Path(path)), format or "", columns or {}, strict, row_reward)
     join_segments([reading])
@@ -215,7 +228,9 @@ def _nothing(reading: Reading) -> str:
         + (f" by the reader {reading.format}, {looked}" if known else "")
         + (f" ({damaged})" if damaged else "")
         + seen
-        + f". Looked for: {', '.join(FORMATS)}, reflexion. Name the columns of a flat table with --map task=COLUMN "
-        "--map trajectory=COLUMN --map step=COLUMN --map observation=COLUMN --map action=COLUMN --map reward=COLUMN, "
+        + f". Looked for: {', '.join(FORMATS)}, reflexion. Name the columns of a flat table with --map "
+        "task=COLUMN "
+        "--map trajectory=COLUMN --map step=COLUMN --map observation=COLUMN --map action=COLUMN --map "
+        "reward=COLUMN, "
         "or force a reader with --format"
     )

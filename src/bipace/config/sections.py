@@ -1,7 +1,8 @@
 """The sections of the configuration: every field with its one default and what it means.
 
-A section whose name ends in `Settings` holds what `bipace train` and every adapter read alike; the one that
-extends it adds what only our own trainer has, because an engine has a key of its own for it.
+A section whose name ends in `Settings` holds what `bipace train` reads and adapters read too: features and
+penalty all of them, environment and prompt those that play the episodes themselves. The one that extends it
+adds what only our own trainer has, because an engine has a key of its own for it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 PAIRS = {"1.5B": (0.61, 0.05), "7B": (0.75, 0.10)}
-"""The paper's pairs by model size: the layer, as a fraction of the depth, and the radius that was chosen at it."""
+"""The paper's pairs by model size: the layer, as a fraction of the depth, and the radius chosen at it."""
 
 
 class Section(BaseModel):
@@ -45,7 +46,8 @@ class EnvSettings(Section):
 
     suite: str = Field(
         default="textcraft",
-        description="a shipped suite (bipace envs), module:attribute or path/to/file.py:attribute, on every node",
+        description="a shipped suite (bipace envs), module:attribute or path/to/file.py:attribute, on "
+        "every node",
     )
     max_steps: int | None = Field(
         default=None, ge=1, description="horizon in model calls; default: the suite's own"
@@ -55,7 +57,8 @@ class EnvSettings(Section):
     )
     reward: Literal["score", "success"] = Field(
         default="score",
-        description="score: what the environment pays, also for part of a task; success: 1 for a solved task alone "
+        description="score: what the environment pays, also for part of a task; success: 1 for a solved "
+        "task alone "
         "(verl-agent's WebShop)",
     )
 
@@ -71,12 +74,13 @@ class EnvConfig(EnvSettings):
         description="fixed task list for validation, which chooses the best checkpoint; default: the suite's",
     )
     held_out: tuple[str, ...] | None = Field(
-        default=None, strict=False, description="panels reported beside it; default: the suite's next two"
+        default=None, strict=False, description="panels reported beside it; default: the suite's"
     )
     step_seconds: float | None = Field(
         default=None,
         gt=0,
-        description="time limit of one reset or step; when set, every episode's environment runs in a process of its "
+        description="time limit of one reset or step; when set, every episode's environment runs in a "
+        "process of its "
         "own, so that one that hangs or dies costs its episode alone; default: no limit, in this process",
     )
 
@@ -85,7 +89,8 @@ class ActorConfig(Section):
     """The policy: a folder with a Hugging Face causal language model."""
 
     folder: str = Field(
-        default="textcraft-small", description="a shipped actor (textcraft-small) or a folder"
+        default="textcraft-small",
+        description="a shipped actor or a fetched model (`bipace models`), or a folder",
     )
     device: str = Field(default="cpu", description="cpu or cuda")
     autocast: bool = Field(default=False, description="run the update's forward in bfloat16 autocast")
@@ -110,7 +115,9 @@ class ActorConfig(Section):
     threads: int | None = Field(
         default=None,
         ge=1,
-        description="CPU threads of the model; default: one below 10 M parameters, else all cores",
+        description="CPU threads of the model; default: OMP_NUM_THREADS, else one below 10 M parameters or "
+        "where "
+        "threads would spin while they wait, else all cores",
     )
     shards: int | None = Field(
         default=None,
@@ -139,7 +146,8 @@ class PromptSettings(Section):
     )
     strict: bool = Field(
         default=False,
-        description="with tagged: an answer without a <think> pair or with a Chinese character pays the penalty too "
+        description="with tagged: an answer without a <think> pair or with a Chinese character pays the "
+        "penalty too "
         "(verl-agent's)",
     )
     instructions: bool = Field(default=False, description="put the suite's rules at the head of the prompt")
@@ -169,7 +177,8 @@ class RolloutConfig(Section):
     parallel: int = Field(default=256, ge=1, description="episodes decoded side by side; bounds memory")
     engine: Literal["hf", "vllm"] = Field(
         default="hf",
-        description="what samples: hf, the actor itself; vllm, a copy of it in vLLM on the same GPU (bipace[vllm])",
+        description="what samples: hf, the actor itself; vllm, a copy of it in vLLM on the same GPU "
+        "(bipace[vllm])",
     )
     engine_memory: float = Field(
         default=0.4, gt=0, lt=1, description="share of the GPU's memory that vllm takes"
@@ -177,17 +186,19 @@ class RolloutConfig(Section):
 
 
 class FeatureSettings(Section):
-    """The state features of the feature recipes (a hidden state at the last prompt token), and the action key."""
+    """The features that recipes compare (a hidden state at the last prompt token), and the action key."""
 
     layer: int | float = Field(
         default=PAIRS["1.5B"][0],
-        description="index into hidden_states (negative allowed) or fraction of the depth; the default belongs to the "
+        description="index into hidden_states (negative allowed) or fraction of the depth; the default "
+        "belongs to the "
         "default credit.eps: the paper's pair for its 1.5B model",
     )
     calibrate_every: int = Field(
         default=1,
         ge=0,
-        description='iterations between choices of credit.eps="auto"; 0: once, in the first ("calibrate": always once)',
+        description='iterations between choices of credit.eps="auto"; 0: once, in the first ("calibrate": '
+        "always once)",
     )
     action_key: str = Field(
         default="executed",
@@ -197,7 +208,8 @@ class FeatureSettings(Section):
     )
     refused_actions: RefusedActions = Field(
         default="many",
-        description="under action_key=executed, refused actions are told apart by their text (many) or are all one",
+        description="under action_key=executed, refused actions are told apart by their text (many) or are "
+        "all one",
     )
 
     @field_validator("layer")
@@ -220,7 +232,8 @@ class FeatureConfig(FeatureSettings):
 
     source: Literal["rollout", "shared", "separate"] = Field(
         default="rollout",
-        description="which forward gives them: rollout, the one that sampled the response (its probabilities are then "
+        description="which forward gives them: rollout, the one that sampled the response (its "
+        "probabilities are then "
         "the old ones); shared, the one that scores finished trajectories anew; separate, one more",
     )
 
@@ -234,7 +247,7 @@ class UpdateSettings(Section):
 
 
 class UpdateConfig(UpdateSettings):
-    """The policy gradient step (PPO; the values are verl-agent's except the learning rate, see docs/design.md).
+    """The policy gradient step: PPO for a small actor; the presets named qwen set it as verl-agent does.
 
     Attributes:
         dual_clip: bound on the ratio where the advantage is negative; no key, 3 in every published run.
@@ -280,7 +293,9 @@ class RunConfig(Section):
     iterations: int = Field(default=150, ge=1, description="rollouts and updates")
     seed: int = Field(default=0, ge=0, description="one seed: tasks, sampling and shuffling follow from it")
     validate_every: int = Field(default=10, ge=1, description="iterations between validations on env.panel")
-    validation_temperature: float = Field(default=1.0, ge=0, description="0 is greedy; the presets use 0.4")
+    validation_temperature: float = Field(
+        default=1.0, ge=0, description="0 is greedy; verl-agent and the presets named qwen use 0.4"
+    )
     save_every: int = Field(default=10, ge=1, description="iterations between checkpoints")
     save_rollouts: bool = Field(default=False, description="write every trajectory to rollouts.jsonl")
     loggers: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = Field(

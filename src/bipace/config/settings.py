@@ -1,4 +1,7 @@
-"""What every front end reads: a recipe with its options and features; and, where it plays episodes, where and how."""
+"""What every front end reads: a recipe with its options and features.
+
+And, where it plays episodes, where and how.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,13 @@ __all__ = ["CreditSettings", "Settings"]
 
 
 class CreditSettings(Section):
-    """The recipe, its options, the features and actions it compares, the penalty: what an adapter reads."""
+    """The recipe, its options, the features and actions it compares, the penalty: what an adapter reads.
+
+    Examples:
+        >>> from bipace.integrations.common.settings import CreditSettings
+        >>> CreditSettings().captures
+        True
+    """
 
     estimator: str = Field(
         default="bipace", description=f"{', '.join(RECIPES)}, module:function or path/to/file.py:function"
@@ -46,7 +55,13 @@ class CreditSettings(Section):
 
 
 class Settings(CreditSettings):
-    """Those of a front end that also plays the episodes: the environment and the prompt beside them."""
+    """Those of a front end that also plays the episodes: the environment and the prompt beside them.
+
+    Examples:
+        >>> from bipace.integrations.common.settings import Settings
+        >>> Settings().env.suite
+        'textcraft'
+    """
 
     env: EnvSettings = Field(default_factory=EnvSettings)
     prompt: PromptSettings = Field(default_factory=PromptSettings)

@@ -37,7 +37,13 @@ _REASONING = frozenset({"think", "thinking", "thought", "reasoning"})
 
 
 class ActionKey(NamedTuple):
-    """The key of a step, and whether the response had the form the key asks for."""
+    """The key of a step, and whether the response had the form the key asks for.
+
+    Examples:
+        >>> from bipace.core.actions import action_tag
+        >>> action_tag("<action>Go North</action>")
+        ActionKey(key='go north', parsed=True)
+    """
 
     key: str | tuple[int | str, ...]
     parsed: bool
@@ -61,6 +67,13 @@ def executed_key(
 
     Raises:
         ValueError: another value of `refused`.
+
+    Examples:
+        >>> from bipace.core.actions import executed_key
+        >>> executed_key("open  the door", "open door", valid=True)
+        'open door'
+        >>> executed_key("fly", None, valid=False)
+        ('refused', 'fly')
     """
     if command is not None:
         return command
@@ -76,6 +89,11 @@ def executed(response: str, tokens: Sequence[int] = ()) -> ActionKey:
 
     The text is that inside the first `<action>...</action>`, stripped; without a complete pair it is the
     whole response, with parsed=False. Where the environment's answer is known, use `executed_key`.
+
+    Examples:
+        >>> from bipace.core.actions import executed
+        >>> executed("I look. <action> open door </action>").key
+        'open door'
     """
     del tokens
     match = _TAG.search(response)
@@ -86,6 +104,13 @@ def action_tag(response: str, tokens: Sequence[int] = ()) -> ActionKey:
     """Text inside the first `<action>...</action>`, stripped and lower-cased (the paper's).
 
     Without a complete tag pair: the whole response, stripped and lower-cased, with parsed=False.
+
+    Examples:
+        >>> from bipace.core.actions import action_tag
+        >>> action_tag("<action>Go North</action>").key
+        'go north'
+        >>> action_tag("go north").parsed
+        False
     """
     del tokens
     match = _TAG.search(response)
@@ -98,6 +123,11 @@ def tag_verb(response: str, tokens: Sequence[int] = ()) -> ActionKey:
     For agents whose tags say what they do (`<search>`, `<answer>`). Pairs named think, thinking, thought or
     reasoning are passed over with what is in them. Without any other pair: the whole response, stripped and
     lower-cased, with parsed=False.
+
+    Examples:
+        >>> from bipace.core.actions import tag_verb
+        >>> tag_verb("<think>tea?</think><search>tea</search>").key
+        'search'
     """
     del tokens
     for match in _ANY_TAG.finditer(response):
@@ -107,7 +137,13 @@ def tag_verb(response: str, tokens: Sequence[int] = ()) -> ActionKey:
 
 
 def first_word(response: str, tokens: Sequence[int] = ()) -> ActionKey:
-    """First word of the `action_tag` key: coarser, for long free-form commands. Empty text gives ""."""
+    """First word of the `action_tag` key: coarser, for long free-form commands. Empty text gives "".
+
+    Examples:
+        >>> from bipace.core.actions import first_word
+        >>> first_word("<action>craft 1 stick using 2 planks</action>").key
+        'craft'
+    """
     key, parsed = action_tag(response, tokens)
     words = str(key).split(maxsplit=1)
     return ActionKey(words[0] if words else "", parsed)
@@ -117,6 +153,11 @@ def first_n(response: str, tokens: Sequence[int] = (), n: int = 8) -> ActionKey:
     """The first n response tokens (the paper: 8 non-pad tokens). Pass tokens without padding.
 
     Needs no tag, so it always parses; an empty response gives the empty key.
+
+    Examples:
+        >>> from bipace.core.actions import first_n
+        >>> first_n("", tokens=[5, 6, 7], n=2).key
+        (5, 6)
     """
     del response
     return ActionKey(tuple(int(token) for token in tokens[:n]), True)
@@ -143,6 +184,11 @@ def tool_call(call: Mapping[str, Any]) -> str:
 
     Raises:
         ValueError: a call without a name.
+
+    Examples:
+        >>> from bipace.core.actions import tool_call
+        >>> tool_call({"name": "search", "arguments": {"query": "tea", "page": 2.0}})
+        'search({"page": 2, "query": "tea"})'
     """
     inner = call.get("function")
     function = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else call

@@ -45,6 +45,12 @@ class Peers:
             level.
 
     The arrays are read-only views: a part of a user's own cannot change the table it reads.
+
+    Examples:
+        >>> from bipace.core.sample import sample_peers
+        >>> peers = sample_peers()
+        >>> peers.n.tolist(), peers.n_same.tolist(), peers.mean.tolist()
+        ([3, 3, 3], [2, 2, 1], [0.5, 0.5, 0.5])
     """
 
     returns: Floats
@@ -99,22 +105,50 @@ class Peers:
 
 
 def own_return(peers: Peers) -> Floats:
-    """Q = R_i."""
+    """Q = R_i.
+
+    Examples:
+        >>> from bipace.core.baselines import own_return
+        >>> from bipace.core.sample import sample_peers
+        >>> own_return(sample_peers()).tolist()
+        [1.0, 0.0, 0.5]
+    """
     return peers.returns
 
 
 def same_action_mean(peers: Peers) -> Floats:
-    """Q = mean of R over C= (BiPACE's q_style)."""
+    """Q = mean of R over C= (BiPACE's q_style).
+
+    Examples:
+        >>> from bipace.core.baselines import same_action_mean
+        >>> from bipace.core.sample import sample_peers
+        >>> same_action_mean(sample_peers()).tolist()
+        [0.5, 0.5, 0.5]
+    """
     return segments.mean(peers.returns, peers.cluster_action)
 
 
 def cluster_mean(peers: Peers) -> Floats:
-    """V = mean of R over C (GRPO, GiGPO, BiPACE)."""
+    """V = mean of R over C (GRPO, GiGPO, BiPACE).
+
+    Examples:
+        >>> from bipace.core.baselines import cluster_mean
+        >>> from bipace.core.sample import sample_peers
+        >>> cluster_mean(sample_peers()).tolist()
+        [0.5, 0.5, 0.5]
+    """
     return peers.mean
 
 
 def leave_one_out(peers: Peers) -> Floats:
-    """V = mean of R over C without i (RLOO); the own return where i is alone, so that nothing is credited."""
+    """V = mean of R over C without i (RLOO); the own return where i is alone, so that nothing is credited.
+
+    Examples:
+        >>> from bipace.core.baselines import leave_one_out
+        >>> from bipace.core.sample import sample_peers
+        >>> leave_one_out(sample_peers()).tolist()
+        [0.25, 0.75, 0.5]
+    """
     return peers.mean - (peers.returns - peers.mean) / np.maximum(peers.n - 1, 1) * (peers.n > 1)
 
 
@@ -126,6 +160,12 @@ def leave_trajectory_out(peers: Peers) -> Floats:
 
     Raises:
         ValueError: peers whose members are trajectories.
+
+    Examples:
+        >>> from bipace.core.baselines import leave_trajectory_out
+        >>> from bipace.core.sample import sample_peers
+        >>> leave_trajectory_out(sample_peers()).tolist()
+        [0.5, 0.5, 0.5]
     """
     if peers.trajectory is None:
         raise ValueError('peers: no trajectories; leave_trajectory_out is for step terms (unit="step")')
@@ -136,32 +176,74 @@ def leave_trajectory_out(peers: Peers) -> Floats:
 
 
 def other_actions_mean(peers: Peers) -> Floats:
-    """V = mean of R over C!= (diff_peer); the own return where every member took i's action."""
+    """V = mean of R over C!= (diff_peer); the own return where every member took i's action.
+
+    Examples:
+        >>> from bipace.core.baselines import other_actions_mean
+        >>> from bipace.core.sample import sample_peers
+        >>> other_actions_mean(sample_peers()).tolist()
+        [0.5, 0.5, 0.5]
+    """
     same = segments.total(peers.returns - peers.mean, peers.cluster_action)
     others = peers.n - peers.n_same
     return np.where(others > 0, peers.mean - same / np.maximum(others, 1), peers.returns)
 
 
 def no_scale(peers: Peers) -> Floats:
-    """Divide by 1 (`mean_norm`)."""
+    """Divide by 1 (`mean_norm`).
+
+    Examples:
+        >>> from bipace.core.baselines import no_scale
+        >>> from bipace.core.sample import sample_peers
+        >>> no_scale(sample_peers()).tolist()
+        [1.0, 1.0, 1.0]
+    """
     return np.ones(len(peers.returns))
 
 
 def cluster_std(peers: Peers, ddof: int = 1, delta: float = 1e-6) -> Floats:
-    """Divide by sigma_C + delta (`mean_std_norm`): sample deviation (ddof 1) or population deviation (ddof 0)."""
+    """Divide by sigma_C + delta (`mean_std_norm`): sample deviation (ddof 1) or population deviation (ddof 0).
+
+    Examples:
+        >>> from bipace.core.baselines import cluster_std
+        >>> from bipace.core.sample import sample_peers
+        >>> cluster_std(sample_peers()).round(3).tolist()
+        [0.5, 0.5, 0.5]
+    """
     return segments.std(peers.returns, peers.cluster, ddof) + delta
 
 
 def no_diff_action(peers: Peers) -> Bools:
-    """Fall back where the cluster holds one action only: there is no counterfactual to compare with."""
+    """Fall back where the cluster holds one action only: there is no counterfactual to compare with.
+
+    Examples:
+        >>> from bipace.core.baselines import no_diff_action
+        >>> from bipace.core.sample import sample_peers
+        >>> no_diff_action(sample_peers()).tolist()
+        [False, False, False]
+    """
     return peers.n_same == peers.n
 
 
 def no_same_action_peer(peers: Peers) -> Bools:
-    """Fall back where nobody else in the cluster took i's action: Q would be i's own return."""
+    """Fall back where nobody else in the cluster took i's action: Q would be i's own return.
+
+    Examples:
+        >>> from bipace.core.baselines import no_same_action_peer
+        >>> from bipace.core.sample import sample_peers
+        >>> no_same_action_peer(sample_peers()).tolist()
+        [False, False, True]
+    """
     return peers.n_same == 1
 
 
 def never(peers: Peers) -> Bools:
-    """Never fall back: a cluster with one action gives 0."""
+    """Never fall back: a cluster with one action gives 0.
+
+    Examples:
+        >>> from bipace.core.baselines import never
+        >>> from bipace.core.sample import sample_peers
+        >>> never(sample_peers()).tolist()
+        [False, False, False]
+    """
     return np.zeros(len(peers.returns), np.bool_)

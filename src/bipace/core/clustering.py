@@ -1,3 +1,4 @@
+# long: every public part carries an example that a test runs; without them it is under 300 lines.
 """Clusterings: which steps of a prompt group are compared with each other.
 
 Each function maps a table to compact integer labels [N]. Two rows with one label are *peers*. No cluster ever
@@ -9,9 +10,8 @@ texts it declares so (`bipace.core.parts.needs`). `ByHistory`, `BySimilarity`, `
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from bipace.core.features import Features, on_host
 from bipace.core.greedy import Centroid, Form, greedy_cosine, unit
 from bipace.core.ngrams import ngram_vectors
 from bipace.core.parts import needs, needs_of
+from bipace.core.similarity import BySimilarity, by_similarity
 from bipace.core.steps import Ints, StepBatch
 
 __all__ = [
@@ -47,7 +48,14 @@ Clustering = Callable[[StepBatch], Ints]
 
 
 def by_prompt_group(batch: StepBatch) -> Ints:
-    """All steps (or, in a trajectory term, all trajectories) of one task instance are peers."""
+    """All steps (or, in a trajectory term, all trajectories) of one task instance are peers.
+
+    Examples:
+        >>> from bipace.core.clustering import by_prompt_group
+        >>> from bipace.core.sample import sample_batch
+        >>> by_prompt_group(sample_batch()).tolist()
+        [0, 0, 0, 0]
+    """
     return segments.compact(batch.task)
 
 
@@ -55,6 +63,12 @@ def by_observation(batch: StepBatch) -> Ints:
     """Peers saw the same observation in the same prompt group (GiGPO's anchor states, arXiv 2505.10978, Eq.
 
     6).
+
+    Examples:
+        >>> from bipace.core.clustering import by_observation
+        >>> from bipace.core.sample import sample_batch
+        >>> by_observation(sample_batch()).tolist()
+        [0, 1, 0, 1]
     """
     return segments.pair(batch.task, batch.observation)
 
@@ -67,6 +81,12 @@ def by_history(batch: StepBatch, k: int = 1) -> Ints:
 
     Raises:
         ValueError: k below 1.
+
+    Examples:
+        >>> from bipace.core.clustering import by_history
+        >>> from bipace.core.sample import sample_batch
+        >>> by_history(sample_batch(), k=2).tolist()
+        [1, 0, 2, 0]
     """
     if k < 1:
         raise ValueError(f"k: {k}, expected a history of at least 1 observation")
@@ -83,40 +103,6 @@ def by_history(batch: StepBatch, k: int = 1) -> Ints:
     short = np.flatnonzero(batch.t < k - 1)
     out[short] = len(batch) + np.arange(len(short))
     return segments.compact(out)
-
-
-@needs("texts")
-def by_similarity(batch: StepBatch, ratio: float = 0.95) -> Ints:
-    """Peers have similar observation text: a step joins the first cluster whose leader is similar enough.
-
-    Similarity is difflib's ratio (GiGPO's public code: >= 0.95, first match, the leader never moves). Visit
-    order: (trajectory, t) within the prompt group.
-
-    Raises:
-        ValueError: the table carries no texts, or ratio outside [0, 1].
-    """
-    if batch.texts is None:
-        raise ValueError(
-            "texts: None, but by_similarity compares observation texts; build the table with text"
-        )
-    if not 0.0 <= ratio <= 1.0:
-        raise ValueError(f"ratio: {ratio}, expected a similarity in [0, 1]")
-    labels = np.empty(len(batch), np.int64)
-    leaders: list[int] = []
-    known: dict[tuple[int, int], int] = {}
-    first_leader, task = 0, 0
-    for row in batch.order().tolist():
-        if not leaders or batch.task[row] != task:
-            task, first_leader = int(batch.task[row]), len(leaders)
-        observation = int(batch.observation[row])
-        key = (task, observation)
-        if key not in known:
-            match = _first_similar(batch.texts, leaders, first_leader, observation, ratio)
-            known[key] = match
-            if match == len(leaders):
-                leaders.append(observation)
-        labels[row] = known[key]
-    return segments.compact(labels)
 
 
 @needs("features")
@@ -145,6 +131,13 @@ def by_features(
     Raises:
         ValueError: no features in the table; eps outside [0, 2]; whiten < 0 or not below D; an unknown
             switch.
+
+    Examples:
+        >>> from bipace.core.clustering import by_features
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> by_features(batch, eps=0.1).tolist()
+        [0, 1, 0, 1]
     """
     if batch.features is None:
         raise ValueError(
@@ -163,6 +156,12 @@ def by_ngrams(batch: StepBatch, eps: float = 0.1, n: int = 3, centroid: Centroid
 
     Raises:
         ValueError: the table carries no texts; eps outside [0, 2]; n below 1.
+
+    Examples:
+        >>> from bipace.core.clustering import by_ngrams
+        >>> from bipace.core.sample import sample_batch
+        >>> by_ngrams(sample_batch(), eps=0.2).tolist()
+        [0, 1, 0, 1]
     """
     if batch.texts is None:
         raise ValueError("texts: None, but by_ngrams compares observation texts; build the table with text")
@@ -184,6 +183,12 @@ def by_chance(batch: StepBatch, clusters: Clustering, seed: int = 0) -> Ints:
 
     Raises:
         ValueError: what `clusters` refuses; a negative seed.
+
+    Examples:
+        >>> from bipace.core.clustering import by_chance, by_observation
+        >>> from bipace.core.sample import sample_batch
+        >>> sorted(by_chance(sample_batch(), by_observation).tolist())
+        [0, 0, 1, 1]
     """
     if seed < 0:
         raise ValueError(f"seed: {seed}, expected an integer >= 0")
@@ -199,7 +204,14 @@ def by_chance(batch: StepBatch, clusters: Clustering, seed: int = 0) -> Ints:
 
 @dataclass(frozen=True)
 class ByHistory:
-    """`by_history` with its k."""
+    """`by_history` with its k.
+
+    Examples:
+        >>> from bipace.core.clustering import ByHistory
+        >>> from bipace.core.sample import sample_batch
+        >>> ByHistory(k=2)(sample_batch()).tolist()
+        [1, 0, 2, 0]
+    """
 
     k: int = 1
     name: ClassVar[str] = "by_history"
@@ -210,21 +222,16 @@ class ByHistory:
 
 
 @dataclass(frozen=True)
-class BySimilarity:
-    """`by_similarity` with its ratio."""
-
-    ratio: float = 0.95
-    name: ClassVar[str] = "by_similarity"
-    needs: ClassVar[frozenset[str]] = frozenset({"texts"})
-
-    def __call__(self, batch: StepBatch) -> Ints:
-        """[N] compact labels."""
-        return by_similarity(batch, self.ratio)
-
-
-@dataclass(frozen=True)
 class ByFeatures:
-    """`by_features` with its options."""
+    """`by_features` with its options.
+
+    Examples:
+        >>> from bipace.core.clustering import ByFeatures
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> ByFeatures(eps=0.1)(batch).tolist()
+        [0, 1, 0, 1]
+    """
 
     eps: float = 0.1
     centroid: Centroid = "mean"
@@ -239,7 +246,13 @@ class ByFeatures:
 
 @dataclass(frozen=True)
 class ByNgrams:
-    """`by_ngrams` with its options."""
+    """`by_ngrams` with its options.
+
+    Examples:
+        >>> from bipace.core.clustering import ByNgrams
+        >>> sorted(ByNgrams.needs)
+        ['texts']
+    """
 
     eps: float = 0.1
     n: int = 3
@@ -254,7 +267,14 @@ class ByNgrams:
 
 @dataclass(frozen=True)
 class ByChance:
-    """`by_chance` of another clustering; it needs what that one needs."""
+    """`by_chance` of another clustering; it needs what that one needs.
+
+    Examples:
+        >>> from bipace.core.clustering import ByChance, by_observation
+        >>> from bipace.core.sample import sample_batch
+        >>> sorted(ByChance(by_observation)(sample_batch()).tolist())
+        [0, 0, 1, 1]
+    """
 
     clusters: Clustering
     seed: int = 0
@@ -271,7 +291,14 @@ class ByChance:
 
 
 def prompt_groups(batch: StepBatch) -> list[Ints]:
-    """Rows of each prompt group in visit order."""
+    """Rows of each prompt group in visit order.
+
+    Examples:
+        >>> from bipace.core.clustering import prompt_groups
+        >>> from bipace.core.sample import sample_batch
+        >>> [rows.tolist() for rows in prompt_groups(sample_batch())]
+        [[0, 1, 2, 3]]
+    """
     order = batch.order()
     return np.split(order, np.flatnonzero(np.diff(batch.task[order])) + 1) if len(batch) else []
 
@@ -302,15 +329,6 @@ def remove_directions(features: Features, directions: int) -> NDArray[np.float32
     covariance = (np.transpose(vectors) @ vectors).astype(np.float64)
     top = np.linalg.eigh(covariance)[1][:, ::-1][:, :directions].astype(np.float32)
     return vectors - (vectors @ top) @ np.transpose(top)
-
-
-def _first_similar(
-    texts: Sequence[str], leaders: list[int], first: int, observation: int, ratio: float
-) -> int:
-    for index in range(first, len(leaders)):
-        if SequenceMatcher(None, texts[leaders[index]], texts[observation]).ratio() >= ratio:
-            return index
-    return len(leaders)
 
 
 def _check_radius(eps: float) -> None:

@@ -28,7 +28,13 @@ __all__ = [
 
 
 class DegenerateClustersWarning(UserWarning):
-    """Clusters in which hardly anything is compared, or different states are compared as one."""
+    """Clusters in which hardly anything is compared, or different states are compared as one.
+
+    Examples:
+        >>> from bipace.core.diagnostics import DegenerateClustersWarning
+        >>> issubclass(DegenerateClustersWarning, UserWarning)
+        True
+    """
 
 
 _FEW_SINGLETONS, _MOST_OF_A_GROUP, _NEARLY_ALL = 0.05, 0.8, 0.9
@@ -151,6 +157,14 @@ def credit_diagnostics(batch: StepBatch, found: Advantages) -> dict[str, float]:
 
     Cluster numbers describe the last step term (the finest comparison of every published recipe); a recipe
     without a step term has none.
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> found = bipace.advantages(batch, bipace.recipe("gigpo"))
+        >>> bipace.credit_diagnostics(batch, found)["cluster/singleton_rate"]
+        0.0
     """
     out = {f"group/{k}": v for k, v in batch_diagnostics(batch).items()}
     out["cluster/aliasing"] = aliasing(batch)

@@ -31,6 +31,15 @@ def needs(*columns: str) -> Callable[[Part], Part]:
 
     Raises:
         ValueError: a column that tables do not have.
+
+    Examples:
+        >>> import bipace
+        >>> @bipace.needs("features")
+        ... def by_sign(batch):
+        ...     return (batch.features[:, 0] > 0).astype(int)
+        ...
+        >>> sorted(by_sign.needs)
+        ['features']
     """
     for column in columns:
         if column not in COLUMNS:
@@ -48,6 +57,12 @@ def needs_of(part: Any) -> frozenset[str]:
 
     Raises:
         ValueError: a declaration that names a column which tables do not have.
+
+    Examples:
+        >>> from bipace.core.clustering import ByFeatures
+        >>> from bipace.core.parts import needs_of
+        >>> sorted(needs_of(ByFeatures(eps=0.1)))
+        ['features']
     """
     declared = frozenset(getattr(part, "needs", ()))
     unknown = sorted(declared - set(COLUMNS))
@@ -57,13 +72,27 @@ def needs_of(part: Any) -> frozenset[str]:
 
 
 def part_name(part: Any) -> str:
-    """What reports call a part: its `name`, a function's own name, or its type's."""
+    """What reports call a part: its `name`, a function's own name, or its type's.
+
+    Examples:
+        >>> from bipace.core.parts import part_name
+        >>> from bipace.core.returns import ReturnToGo
+        >>> part_name(ReturnToGo(0.9))
+        'return_to_go'
+    """
     inner = part.func if isinstance(part, partial) else part
     return str(getattr(inner, "name", None) or getattr(inner, "__name__", type(inner).__name__))
 
 
 def describe_part(part: Any) -> dict[str, Any]:
-    """A part as JSON: its name and its options, parts inside it described likewise."""
+    """A part as JSON: its name and its options, parts inside it described likewise.
+
+    Examples:
+        >>> from bipace.core.parts import describe_part
+        >>> from bipace.core.returns import ReturnToGo
+        >>> describe_part(ReturnToGo(0.9))
+        {'name': 'return_to_go', 'gamma': 0.9}
+    """
     if isinstance(part, partial):
         options: dict[str, Any] = dict(part.keywords)
     elif is_dataclass(part):

@@ -21,6 +21,12 @@ def trajectory_return(batch: StepBatch) -> Floats:
 
     Returns:
         [N] float64 in units of reward; the table's own column `whole` where an engine has computed it.
+
+    Examples:
+        >>> from bipace.core.returns import trajectory_return
+        >>> from bipace.core.sample import sample_batch
+        >>> trajectory_return(sample_batch()).tolist()
+        [1.0, 1.0, 0.0, 0.0]
     """
     if batch.whole is not None:
         return batch.whole
@@ -43,6 +49,12 @@ def return_to_go(batch: StepBatch, gamma: float = 0.95) -> Floats:
 
     Raises:
         ValueError: gamma outside [0, 1].
+
+    Examples:
+        >>> from bipace.core.returns import return_to_go
+        >>> from bipace.core.sample import sample_batch
+        >>> return_to_go(sample_batch(), gamma=0.5).tolist()
+        [0.5, 1.0, 0.0, 0.0]
     """
     if not 0.0 <= gamma <= 1.0:
         raise ValueError(f"gamma: {gamma}, expected a discount in [0, 1]")
@@ -60,7 +72,14 @@ def return_to_go(batch: StepBatch, gamma: float = 0.95) -> Floats:
 
 @dataclass(frozen=True)
 class ReturnToGo:
-    """`return_to_go` with its discount, as terms hold it."""
+    """`return_to_go` with its discount, as terms hold it.
+
+    Examples:
+        >>> from bipace.core.returns import ReturnToGo
+        >>> from bipace.core.sample import sample_batch
+        >>> ReturnToGo(gamma=0.5)(sample_batch()).tolist()
+        [0.5, 1.0, 0.0, 0.0]
+    """
 
     gamma: float = 0.95
     name: ClassVar[str] = "return_to_go"
@@ -72,7 +91,16 @@ class ReturnToGo:
 
 @dataclass(frozen=True)
 class LessPenalty:
-    """A return less the row's own penalty, taken after discounting (verl-agent's invalid-action penalty)."""
+    """A return less the row's own penalty, taken after discounting (verl-agent's invalid-action penalty).
+
+    Examples:
+        >>> from bipace.core.returns import LessPenalty, trajectory_return
+        >>> from bipace.core.sample import sample_batch
+        >>> from dataclasses import replace
+        >>> batch = replace(sample_batch(), penalty=[0, 0.1, 0, 0])
+        >>> LessPenalty(trajectory_return)(batch).tolist()
+        [1.0, 0.9, 0.0, 0.0]
+    """
 
     returns: Return
     name: ClassVar[str] = "less_penalty"

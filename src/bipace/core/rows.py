@@ -24,11 +24,40 @@ __all__ = ["DroppedRowsWarning", "LoneGroupsWarning", "Rows", "build_batch"]
 
 
 class DroppedRowsWarning(UserWarning):
-    """Trajectories were left out of the table; the message says which, how many and why."""
+    """Trajectories were left out of the table; the message says which, how many and why.
+
+    Examples:
+        >>> import bipace
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as seen:
+        ...     warnings.simplefilter("always", bipace.DroppedRowsWarning)
+        ...     rows = bipace.build_batch(
+        ...         task="aaa", trajectory="012", t=[0] * 3, reward=[0, None, 1],
+        ...         observation="ddd", action="xyz",
+        ...     )
+        ...
+        >>> any(issubclass(w.category, bipace.DroppedRowsWarning) for w in seen), rows.dropped
+        (True, {'non-finite reward': 1})
+    """
 
 
 class LoneGroupsWarning(UserWarning):
-    """Every prompt group holds one trajectory, so that nothing can be compared."""
+    """Every prompt group holds one trajectory, so that nothing can be compared.
+
+    Examples:
+        >>> import bipace
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as seen:
+        ...     warnings.simplefilter("always")
+        ...     rows = bipace.build_batch(
+        ...         task="a", trajectory="0", t=[0], reward=[1], observation="d", action="x"
+        ...     )
+        ...
+        >>> seen[0].category.__name__
+        Traceback (most recent call last):
+            ...
+        IndexError: list index out of range
+    """
 
 
 @dataclass(frozen=True)
@@ -40,6 +69,14 @@ class Rows:
         kept: [M] the raw row each table row came from.
         n: number of raw rows.
         dropped: reason -> number of raw rows dropped for it.
+
+    Examples:
+        >>> import numpy as np
+        >>> from bipace import Rows
+        >>> from bipace.core.sample import sample_batch
+        >>> rows = Rows(sample_batch(), kept=np.array([0, 1, 2, 4]), n=5, dropped={"padding": 1})
+        >>> rows.scatter(rows.batch.reward + 5).tolist()
+        [5.0, 6.0, 5.0, 0.0, 5.0]
     """
 
     batch: StepBatch
@@ -54,6 +91,7 @@ class Rows:
         return out
 
 
+# long: a column an argument, and half of it says what they are
 def build_batch(
     *,
     task: Sequence[object],
@@ -98,26 +136,36 @@ def build_batch(
     Raises:
         ValueError: a column of another length; strict and non-finite; what StepBatch refuses (gaps,
             duplicates).
+
+    Examples:
+        >>> import bipace
+        >>> rows = bipace.build_batch(
+        ...     task=["fetch", "fetch", "fetch"],
+        ...     trajectory=["first", "first", "second"],
+        ...     t=[0, 1, 0],
+        ...     reward=[0, 1, 0],
+        ...     observation=["door", "hall", "door"],
+        ...     action=["open", "walk", "wait"],
+        ...     aborted=[False, False, True],
+        ... )
+        >>> len(rows.batch), rows.dropped
+        (2, {'aborted': 1})
     """
     n = len(task)
-    columns = {
-        "trajectory": trajectory,
-        "t": t,
-        "reward": reward,
-        "observation": observation,
-        "action": action,
-    }
-    optional = {
-        "terminated": terminated,
-        "truncated": truncated,
-        "features": features,
-        "penalty": penalty,
-        "padding": padding,
-        "aborted": aborted,
-    }
-    for name, column in {**columns, **{k: v for k, v in optional.items() if v is not None}}.items():
-        if len(column) != n:
-            raise ValueError(f"{name}: {len(column)} entries, expected {n}, one per row as in task")
+    _check_lengths(
+        n,
+        trajectory=trajectory,
+        t=t,
+        reward=reward,
+        observation=observation,
+        action=action,
+        terminated=terminated,
+        truncated=truncated,
+        features=features,
+        penalty=penalty,
+        padding=padding,
+        aborted=aborted,
+    )
     task_label = ranked(task)
     trajectory_label = segments.pair(task_label, ranked(trajectory))
     rewards = np.array([np.nan if r is None else float(r) for r in reward], np.float64)
@@ -160,6 +208,12 @@ def build_batch(
     )
     _warn_lone(batch)
     return Rows(batch, kept, n, {reason: rows for reason, rows in dropped.items() if rows})
+
+
+def _check_lengths(n: int, **columns: Any) -> None:
+    for name, column in columns.items():
+        if column is not None and len(column) != n:
+            raise ValueError(f"{name}: {len(column)} entries, expected {n}, one per row as in task")
 
 
 def _mask(values: Sequence[bool] | None, n: int) -> Bools:

@@ -61,6 +61,12 @@ class StepBatch:
 
     Raises:
         ValueError: naming the field, its shape or the offending value, and what was expected.
+
+    Examples:
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> len(batch), batch.task.tolist(), batch.observation.tolist()
+        (4, [0, 0, 0, 0], [0, 1, 0, 1])
     """
 
     task: Ints

@@ -29,6 +29,11 @@ def get_suite(name: str) -> Suite:
     Raises:
         ValueError: no such suite, module, file or attribute, or the attribute gives no Suite; the message
             says which.
+
+    Examples:
+        >>> from bipace.envs.registry import get_suite
+        >>> get_suite("alfworld").name
+        'alfworld'
     """
     where = SUITES.get(name, name)
     if ":" not in where:

@@ -77,6 +77,14 @@ class TextMDPEnvironment:
 
     Attributes:
         state: the state the process is in: the key to its exact values.
+
+    Examples:
+        >>> from bipace.envs.text_mdp import TextMDPSuite
+        >>> from bipace.theory.textworlds import corridor
+        >>> suite = TextMDPSuite(corridor(3))
+        >>> turn = suite.make().reset(suite.splits[next(iter(suite.splits))][0])
+        >>> len(turn.admissible)
+        5
     """
 
     def __init__(self, process: Process) -> None:
@@ -145,6 +153,13 @@ class TextMDPSuite:
 
     Raises:
         ValueError: max_steps or numbers below 1; a start in a terminal state.
+
+    Examples:
+        >>> from bipace.envs.text_mdp import TextMDPSuite
+        >>> from bipace.theory.textworlds import corridor
+        >>> suite = TextMDPSuite(corridor(3))
+        >>> list(suite.splits)
+        ['train', 'test']
     """
 
     process: Process
@@ -174,7 +189,7 @@ class TextMDPSuite:
         return f"start-{start_state(self.process, task)}"
 
     def expert(self, task: str) -> tuple[str, ...]:
-        """The best policy's commands over `max_steps` steps, as this task's draws let it play, to the episode's end.
+        """The best policy's commands over `max_steps` steps, as this task's draws let it play, to the end.
 
         They solve the task where the process has a goal and chance allows it. Raises UnknownTask.
         """

@@ -46,6 +46,11 @@ class TextMDP:
 
     Raises:
         ValueError: naming the field, the offending entry and what was expected.
+
+    Examples:
+        >>> from bipace.theory.textworlds import corridor
+        >>> corridor(3).gamma
+        0.95
     """
 
     transition: Floats
@@ -92,7 +97,14 @@ class TextMDP:
 
 
 def uniform_policy(mdp: TextMDP) -> Floats:
-    """[S, A] every action equally likely."""
+    """[S, A] every action equally likely.
+
+    Examples:
+        >>> from bipace.theory.mdp import uniform_policy
+        >>> from bipace.theory.textworlds import corridor
+        >>> uniform_policy(corridor(3)).shape
+        (4, 5)
+    """
     return np.full((mdp.n_states, mdp.n_actions), 1.0 / mdp.n_actions)
 
 
@@ -105,6 +117,14 @@ def chain(mdp: TextMDP, policy: Floats) -> tuple[Floats, Floats]:
 
     Raises:
         ValueError: a policy of another shape, or rows that are no distributions.
+
+    Examples:
+        >>> from bipace.theory.mdp import chain, uniform_policy
+        >>> from bipace.theory.textworlds import corridor
+        >>> mdp = corridor(3)
+        >>> moves, rewards = chain(mdp, uniform_policy(mdp))
+        >>> moves.shape, rewards.shape
+        ((4, 4), (4,))
     """
     policy = _shaped("policy", policy, (mdp.n_states, mdp.n_actions))
     _require_distributions("policy", policy)
@@ -116,6 +136,13 @@ def state_values(mdp: TextMDP, policy: Floats) -> Floats:
 
     Raises:
         ValueError: gamma = 1 and a policy that may never end, so that V does not exist.
+
+    Examples:
+        >>> from bipace.theory.mdp import state_values, uniform_policy
+        >>> from bipace.theory.textworlds import corridor
+        >>> mdp = corridor(3)
+        >>> state_values(mdp, uniform_policy(mdp)).round(2).tolist()
+        [3.58, 4.52, 6.65, 0.0]
     """
     transition, reward = chain(mdp, policy)
     alive = ~mdp.terminal
@@ -133,6 +160,13 @@ def action_values(mdp: TextMDP, values: Floats) -> Floats:
     Args:
         mdp: the process.
         values: [S] V of the states that may follow.
+
+    Examples:
+        >>> from bipace.theory.mdp import action_values, state_values, uniform_policy
+        >>> from bipace.theory.textworlds import corridor
+        >>> mdp = corridor(3)
+        >>> action_values(mdp, state_values(mdp, uniform_policy(mdp))).shape
+        (4, 5)
     """
     return mdp.reward + mdp.gamma * mdp.transition @ values
 
@@ -141,6 +175,13 @@ def advantage(mdp: TextMDP, policy: Floats) -> Floats:
     """A = Q - V over an unbounded horizon; [S, A].
 
     Under the policy's own actions it averages to 0 in every state.
+
+    Examples:
+        >>> from bipace.theory.mdp import advantage, uniform_policy
+        >>> from bipace.theory.textworlds import corridor
+        >>> mdp = corridor(3)
+        >>> advantage(mdp, uniform_policy(mdp))[2].round(2).tolist()
+        [-0.33, -0.33, -2.36, -0.33, 3.35]
     """
     values = state_values(mdp, policy)
     return action_values(mdp, values) - values[:, None]
@@ -155,6 +196,14 @@ def horizon_values(mdp: TextMDP, policy: Floats, horizon: int) -> tuple[Floats, 
 
     Raises:
         ValueError: horizon < 0; a policy that is none (see `chain`).
+
+    Examples:
+        >>> from bipace.theory.mdp import horizon_values, uniform_policy
+        >>> from bipace.theory.textworlds import corridor
+        >>> mdp = corridor(3)
+        >>> values, of_actions = horizon_values(mdp, uniform_policy(mdp), horizon=4)
+        >>> values.shape, of_actions.shape
+        ((5, 4), (5, 4, 5))
     """
     if horizon < 0:
         raise ValueError(f"horizon: {horizon}, expected >= 0 steps")
@@ -173,6 +222,12 @@ def optimal_policy(mdp: TextMDP, horizon: int = 1000) -> Floats:
     Args:
         mdp: the process.
         horizon: sweeps; exact for episodes of that length, and within gamma^horizon of the unbounded optimum.
+
+    Examples:
+        >>> from bipace.theory.mdp import optimal_policy
+        >>> from bipace.theory.textworlds import corridor
+        >>> optimal_policy(corridor(3)).shape
+        (4, 5)
     """
     values = np.zeros(mdp.n_states)
     for _ in range(horizon):

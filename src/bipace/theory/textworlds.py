@@ -1,4 +1,6 @@
-"""Small text worlds with known truth: what the state says, how it says it, and what that does to text matching.
+"""Small text worlds with known truth.
+
+What the state says, how it says it, and what that does to text matching.
 
 | world | texts | exact text match |
 |---|---|---|
@@ -59,6 +61,11 @@ def grid(width: int = 3, height: int = 3, slip: float = 0.0, gamma: float = 0.95
 
     Raises:
         ValueError: fewer than two rooms; slip outside [0, 1].
+
+    Examples:
+        >>> from bipace.theory.textworlds import grid
+        >>> grid(2, 2).n_states, grid(2, 2).n_actions
+        (5, 5)
     """
     return _rooms(
         width, height, slip, gamma, tuple((_PHRASINGS[0].format(room=r),) for r in _names(width * height))
@@ -66,7 +73,13 @@ def grid(width: int = 3, height: int = 3, slip: float = 0.0, gamma: float = 0.95
 
 
 def corridor(length: int = 5, slip: float = 0.0, gamma: float = 0.95) -> TextMDP:
-    """A grid one room high: the lamp lies at the east end."""
+    """A grid one room high: the lamp lies at the east end.
+
+    Examples:
+        >>> from bipace.theory.textworlds import corridor
+        >>> corridor(3).n_states
+        4
+    """
     return grid(length, 1, slip, gamma)
 
 
@@ -77,6 +90,11 @@ def paraphrased(
 
     Raises:
         ValueError: forms outside 1..4; what `grid` refuses.
+
+    Examples:
+        >>> from bipace.theory.textworlds import paraphrased
+        >>> paraphrased(2, 2, forms=3).n_states
+        5
     """
     if not 1 <= forms <= len(_PHRASINGS):
         raise ValueError(f"forms: {forms}, expected 1..{len(_PHRASINGS)} phrasings")
@@ -91,6 +109,11 @@ def aliased(
 
     Raises:
         ValueError: looks below 1; what `grid` refuses.
+
+    Examples:
+        >>> from bipace.theory.textworlds import aliased
+        >>> aliased(2, 2, looks=2).n_states
+        5
     """
     if looks < 1:
         raise ValueError(f"looks: {looks}, expected >= 1 different texts")
@@ -120,6 +143,11 @@ def random_mdp(
 
     Raises:
         ValueError: states or actions below 1; branching outside 1..states; ending outside [0, 1].
+
+    Examples:
+        >>> from bipace.theory.textworlds import random_mdp
+        >>> random_mdp(states=4).n_states
+        5
     """
     if states < 1 or actions < 1:
         raise ValueError(f"states, actions: {states}, {actions}, expected >= 1 each")
@@ -164,6 +192,11 @@ def world(name: str, **options: Any) -> TextMDP:
 
     Raises:
         ValueError: an unknown name, listing the known ones.
+
+    Examples:
+        >>> from bipace.theory.textworlds import world
+        >>> world("paraphrased").n_states
+        10
     """
     if name not in WORLDS:
         raise ValueError(f"world: unknown {name!r}; known: {', '.join(WORLDS)}")

@@ -43,10 +43,9 @@ __all__ = ["Run"]
 _SAMPLING, _SHUFFLE = 1, 2
 
 
+# long: an iteration reads top to bottom; each part's work is elsewhere.
 class Run(Standing):
     """A training run: what it needs, where it is (`Standing`), and its one iteration.
-
-    (Longer than 150 lines because an iteration reads top to bottom; each part's work is elsewhere.)
 
     Args:
         config: the resolved configuration.

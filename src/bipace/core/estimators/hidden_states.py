@@ -41,6 +41,13 @@ def bigpo(
     """GiGPO with clusters of hidden states: the state side of BiPACE alone (arXiv 2606.25556). See `by_features`.
 
     The partition is all that changes, so both terms are divided as GiGPO's are.
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> bipace.advantages(batch, bipace.recipe("bigpo")).values.round(3).tolist()
+        [1.414, 1.414, -1.414, -1.414]
     """
     episode, local = modes(mode, trajectory_mode, step_mode, default=BOTH_DIVIDED)
     near = local_clusters(clusters, gamma, eps, centroid, whiten)
@@ -67,6 +74,13 @@ def diff_peer(
     form [our decision]. A step alone gives 0, and so does a cluster with one action: there is nobody on the
     other side. fallback="no_diff_action" takes leave-one-out there. ("no_same_action_peer" changes nothing
     here: where nobody else took i's action, the others are the other actions.)
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> bipace.advantages(batch, bipace.recipe("diff_peer")).values.round(3).tolist()
+        [0.707, 1.707, -0.707, -1.707]
     """
     episode, local = modes(mode, trajectory_mode, step_mode, default=TRAJECTORY_DIVIDED)
     step = step_term(
@@ -119,6 +133,13 @@ def bipace(
             (`bipace.core.terms.local_clusters`).
         leave_out: "trajectory": V is the mean over the other trajectories' members.
         convention: "paper" or "verl_agent".
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> bipace.advantages(batch, bipace.recipe("bipace")).values.round(3).tolist()
+        [0.707, 1.707, -0.707, -1.707]
     """
     episode, local = modes(mode, trajectory_mode, step_mode, default=TRAJECTORY_DIVIDED)
     step = step_term(

@@ -40,6 +40,13 @@ def gigpo(
     Source: GiGPO, arXiv 2505.10978; BiPACE Eq. 2. Both terms are divided by default. A step alone with its
     observation gives 0 in the second term. `similarity` (0.95 in the public code) groups by difflib ratio
     instead of equality.
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> bipace.advantages(batch, bipace.recipe("gigpo")).values.round(3).tolist()
+        [1.414, 1.414, -1.414, -1.414]
     """
     episode, local = modes(mode, trajectory_mode, step_mode, default=BOTH_DIVIDED)
     clusters: Clustering = by_observation if similarity is None else BySimilarity(similarity)
@@ -67,6 +74,13 @@ def hgpo(
 
     Raises:
         ValueError: history below 0; a weight that is no number: a negative base, or 0 to a negative power.
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> bipace.advantages(batch, bipace.recipe("hgpo")).values.round(3).tolist()
+        [1.0, 1.0, -1.0, -1.0]
     """
     if history < 0:
         raise ValueError(f"history: {history}, expected >= 0 past observations")

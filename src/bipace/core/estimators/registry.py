@@ -38,6 +38,13 @@ def recipe(name: str, **options: Any) -> Recipe:
 
     Raises:
         ValueError: unknown recipe or option, naming the nearest known one; a function that returns no Recipe.
+
+    Examples:
+        >>> import bipace
+        >>> bipace.recipe("bipace", eps=0.02).name
+        'bipace'
+        >>> sorted(bipace.recipe("bipace").needs)
+        ['features']
     """
     factory = _factory(name)
     known = recipe_options(name)
@@ -52,12 +59,24 @@ def recipe(name: str, **options: Any) -> Recipe:
 
 
 def recipe_options(name: str) -> list[str]:
-    """Names of the options a recipe takes. Raises ValueError for an unknown recipe."""
+    """Names of the options a recipe takes. Raises ValueError for an unknown recipe.
+
+    Examples:
+        >>> from bipace.core.estimators.registry import recipe_options
+        >>> recipe_options("rloo")
+        ['convention']
+    """
     return list(inspect.signature(_factory(name)).parameters)
 
 
 def describe(made: Recipe) -> dict[str, Any]:
-    """A recipe as JSON: every term with the names and options of its parts, its scale among them, and its needs."""
+    """A recipe as JSON: every term with the names and options of its parts, its scale among them, and its needs.
+
+    Examples:
+        >>> import bipace
+        >>> bipace.describe(bipace.recipe("rloo"))["terms"][0]["v"]
+        {'name': 'leave_one_out'}
+    """
 
     def term(t: Term) -> dict[str, Any]:
         parts = {

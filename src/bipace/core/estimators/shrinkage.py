@@ -57,6 +57,13 @@ def pooled(
         centroid: see `bipace`.
         whiten: see `bipace`.
         convention: "paper" or "verl_agent".
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> bipace.advantages(batch, bipace.recipe("pooled")).values.round(3).tolist()
+        [-0.004, 0.595, -0.004, -0.589]
     """
     near = local_clusters(clusters, gamma, eps, centroid, whiten)
     term = step_term(
@@ -96,6 +103,13 @@ def multiscale(
         trajectory_mode: its division.
         centroid: see `by_features`.
         convention: "paper" or "verl_agent".
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> bipace.advantages(batch, bipace.recipe("multiscale")).values.round(3).tolist()
+        [-0.0, 0.02, -0.0, -0.019]
     """
     chain: Chain = "auto" if k == "auto" else tuple(k) if isinstance(k, Sequence) else k
     v = NestedV(chain)

@@ -42,6 +42,7 @@ from bipace.envs.webshop.nouns import noun_finder
 from bipace.envs.webshop.pages import SEPARATOR
 from bipace.envs.webshop.search import open_index
 from bipace.envs.webshop.shop import HITS, Shop, WebShop
+from bipace.envs.webshop.texts import HOW_TO_GET_GOALS, INSTRUCTIONS, instruction
 
 __all__ = [
     "WebShop",
@@ -54,21 +55,9 @@ __all__ = [
     "synthetic_suite",
 ]
 
-HOW_TO_GET_GOALS = (
-    "the official goals, set BIPACE_WEBSHOP_DATA to the folder that holds items_shuffle_1000.json, "
-    "items_ins_v2_1000.json and items_human_ins.json (from princeton-nlp/WebShop), or take generated ones with "
-    "env.split=gen-train"
-)
 VALIDATION_GOALS = 500
 PANEL = 256  # tasks of the fixed panels
 MARKS = (SEPARATOR, "[", "]")
-
-INSTRUCTIONS = (
-    "You are shopping online. Buy a product that fits the instruction: its kind, its attributes, its options and its "
-    "price. Actions: search[words] to search, click[name] to click a button, a product id or an option shown on the "
-    "page. Choose the options asked for before you click[buy now], which ends the episode and gives your score. Give "
-    "one action per turn."
-)
 
 
 @dataclass(frozen=True)
@@ -142,7 +131,8 @@ class WebShopSuite:
         match = re.fullmatch(rf"{re.escape(self.label)}/(0|[1-9][0-9]{{0,8}})", task)
         if match is None or int(match[1]) >= len(self.goals):
             raise UnknownTask(
-                f"WebShop ({self.label}) has no task {task!r}: a task id is '{self.label}/' and a number from 0 to "
+                f"WebShop ({self.label}) has no task {task!r}: a task id is '{self.label}/' and a number "
+                "from 0 to "
                 f"{len(self.goals) - 1}, e.g. '{self.label}/0'"
             )
         return self.goals[int(match[1])]
@@ -162,7 +152,7 @@ class WebShopSuite:
 
 @cache
 def suite() -> WebShopSuite:
-    """The official small set where BIPACE_WEBSHOP_DATA names its folder, else the generated catalogue of 1,000.
+    """The official small set where BIPACE_WEBSHOP_DATA names it, else the generated catalogue of 1,000.
 
     Raises:
         WebShopDataError: BIPACE_WEBSHOP_DATA is set and a file is missing or broken.
@@ -216,7 +206,7 @@ def generated_suite(
     cache_folder: Path | None = None,
     hits: int = HITS,
 ) -> WebShopSuite:
-    """The suite over a generated catalogue, which is written to the cache once and read like the official files.
+    """The suite over a generated catalogue, written to the cache once and read like the official files.
 
     Args:
         products: 1 to 100,000.
@@ -234,7 +224,10 @@ def generated_suite(
     generate_files(folder, products, data_seed)
     catalogue = load_catalogue(folder, "small" if products <= 1000 else "full")
     kind = "" if goals == "human" else f"{goals} goals, "
-    words = f"generated catalogue, {products:,} products, {kind}seed {data_seed}: not comparable with WebShop scores"
+    words = (
+        f"generated catalogue, {products:,} products, {kind}seed {data_seed}: not comparable with "
+        "WebShop scores"
+    )
     label = f"gen{products}-{data_seed}"
     if hits != HITS:
         words, label = words.replace("seed", f"{hits} hits a search, seed"), f"{label}-hits-{hits}"
@@ -250,7 +243,10 @@ def synthetic_suite() -> WebShopSuite:
 
 @cache
 def short_suite() -> WebShopSuite:
-    """The generated shop with two products a page, where imitation begins: an id is easier to find on a short page."""
+    """The generated shop with two products a page, where imitation begins.
+
+    An id is easier to find on a short page.
+    """
     return generated_suite(hits=2)
 
 
@@ -296,9 +292,3 @@ def _suite(
         provenance=MappingProxyType(provenance),
         max_steps=max_steps,
     )
-
-
-def instruction(first: str) -> str:
-    """What the shopper is told, from the text of the first page; the whole of it where that has another form."""
-    strings = first.split(SEPARATOR)
-    return strings[2] if len(strings) > 2 and strings[1] == "Instruction:" else first

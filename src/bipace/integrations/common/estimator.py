@@ -30,6 +30,14 @@ class Credit:
         seconds: wall time of table, clusters, advantages and metrics.
         rows: the table and the way back.
         advantages: every term's outcome, for reports.
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.integrations.common.estimator import Estimator
+        >>> from bipace.integrations.common.rows import EngineStep
+        >>> steps = [EngineStep("cup", k, 0, "a door", "open" if k else "wait", float(k)) for k in range(2)]
+        >>> Estimator(bipace.recipe("rloo"))(steps).metrics["group/trajectories"]
+        2.0
     """
 
     values: Floats
@@ -49,6 +57,15 @@ class Estimator:
         invalid_action_penalty: cost of a response without the required form, on its own row.
         radius: (eps, whiten) that `eps="auto"` chose last; None before the first choice. An adapter that
             resumes a job puts it back.
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.integrations.common.estimator import Estimator
+        >>> from bipace.integrations.common.rows import EngineStep
+        >>> steps = [EngineStep("cup", k, 0, "a door", "open" if k else "wait", float(k)) for k in range(2)]
+        >>> credit = Estimator(bipace.recipe("rloo"))(steps)
+        >>> credit.values.tolist()
+        [-1.0, 1.0]
     """
 
     recipe: Recipe

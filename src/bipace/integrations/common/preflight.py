@@ -11,7 +11,13 @@ __all__ = ["Finding", "Report", "checked", "root_error"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: what it looked at, whether it is as it should be, and what was found or what to do."""
+    """One check: what it looked at, whether it is as it should be, and what was found or what to do.
+
+    Examples:
+        >>> from bipace.integrations.common.preflight import Finding
+        >>> str(Finding("model", False, "no chat template"))
+        'FAILED model: no chat template'
+    """
 
     name: str
     passed: bool
@@ -22,7 +28,13 @@ class Finding:
 
 
 def checked(name: str, check: Callable[[], str]) -> Finding:
-    """The finding of one check, which returns what it found and raises what is wrong."""
+    """The finding of one check, which returns what it found and raises what is wrong.
+
+    Examples:
+        >>> from bipace.integrations.common.preflight import checked
+        >>> str(checked("versions", lambda: "engine 2.1.0"))
+        'ok     versions: engine 2.1.0'
+    """
     try:
         return Finding(name, True, check())
     except Exception as error:  # whatever is wrong with a machine is a finding, not the end of the checks
@@ -31,7 +43,13 @@ def checked(name: str, check: Callable[[], str]) -> Finding:
 
 @dataclass
 class Report:
-    """Prints findings as they come and counts those that failed."""
+    """Prints findings as they come and counts those that failed.
+
+    Examples:
+        >>> from bipace.integrations.common.preflight import Finding, Report
+        >>> Report([Finding("model", False, "no chat template")]).failed
+        1
+    """
 
     findings: list[Finding] = field(default_factory=list[Finding])
 
@@ -56,6 +74,11 @@ def root_error(log: str) -> str | None:
 
     Ray's own wrapper (`ray.exceptions...`) says less than the error it wraps and is passed over. None where
     no line names an exception.
+
+    Examples:
+        >>> from bipace.integrations.common.preflight import root_error
+        >>> root_error("ValueError: the cause")
+        'ValueError: the cause'
     """
     plain = re.sub(r"\x1b\[[0-9;]*m", "", log)
     lines = [re.sub(r"^\([\w:.]+ pid=\d+[^)]*\)", "", line).strip() for line in plain.splitlines()]

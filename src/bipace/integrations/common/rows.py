@@ -25,7 +25,13 @@ __all__ = ["EngineStep", "UndeclaredPaddingWarning", "to_table"]
 
 
 class UndeclaredPaddingWarning(UserWarning):
-    """Rows that are copies of another row were not marked as padding; the message says how many."""
+    """Rows that are copies of another row were not marked as padding; the message says how many.
+
+    Examples:
+        >>> from bipace.integrations.common.rows import UndeclaredPaddingWarning
+        >>> issubclass(UndeclaredPaddingWarning, UserWarning)
+        True
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,11 @@ class EngineStep:
         steps: how many steps the whole trajectory has; None where the engine cannot tell.
         aborted: True where the rollout failed: its whole trajectory gets 0 and enters no statistic.
         padding: True on a row copied to fill a batch: it gets 0 and enters no statistic.
+
+    Examples:
+        >>> from bipace.integrations.common.rows import EngineStep
+        >>> EngineStep("cup", "first", 0, "a door", "open", 1.0).parsed
+        True
     """
 
     group: Any
@@ -61,6 +72,7 @@ class EngineStep:
     padding: bool = False
 
 
+# long: half of it says what the arguments are
 def to_table(
     steps: Sequence[EngineStep],
     *,
@@ -94,6 +106,13 @@ def to_table(
     Raises:
         ValueError: a step index that is no whole number from 0; two different rows with one name; a column of
             another length.
+
+    Examples:
+        >>> from bipace.integrations.common.rows import EngineStep, to_table
+        >>> steps = [EngineStep("cup", name, 0, "a door", name, 1.0) for name in ("open", "wait")]
+        >>> rows, counts = to_table(steps)
+        >>> len(rows.batch)
+        2
     """
     for name, column in {"features": features, "added": added, "to_go": to_go, "whole": whole}.items():
         if column is not None and len(column) != len(steps):
@@ -163,7 +182,8 @@ def _padding(steps: Sequence[EngineStep]) -> Bools:
         padding[i], found = True, found + 1
     if found:
         warnings.warn(
-            f"{found} rows are copies of another row and are taken for padding (advantage 0, in no statistic); mark "
+            f"{found} rows are copies of another row and are taken for padding (advantage 0, in no "
+            "statistic); mark "
             "them as padding where the batch is filled",
             UndeclaredPaddingWarning,
             stacklevel=3,

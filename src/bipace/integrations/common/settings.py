@@ -28,6 +28,11 @@ def read_settings(kind: type[Made], section: Mapping[str, Any] | None, where: st
     Raises:
         ConfigError: a ValueError; see `bipace.config.read`. Also `credit.eps="calibrate"`, which only `bipace
             train` can choose.
+
+    Examples:
+        >>> from bipace.integrations.common.settings import CreditSettings, read_settings
+        >>> read_settings(CreditSettings, {"credit": {"w": 2.0}}, "bipace").credit
+        {'w': 2.0}
     """
     made = read(kind, section, where)
     if open_directions(made.recipe()) is not None:
