@@ -119,6 +119,19 @@ class ActorConfig(Section):
         "where "
         "threads would spin while they wait, else all cores",
     )
+    shards: int | None = Field(
+        default=None,
+        ge=1,
+        le=64,
+        description="parts that rollouts and mini-batches are computed in, each with its own random numbers; "
+        "their number decides the bits of a run; default: two on a CPU below 10 M parameters, else one",
+    )
+    processes: int | None = Field(
+        default=None,
+        ge=1,
+        description="processes that compute the shards side by side; any number gives the same bits; default: one a "
+        "shard, as far as the cores go",
+    )
 
 
 class PromptSettings(Section):
