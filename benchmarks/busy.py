@@ -1,10 +1,10 @@
-"""An iteration of every CPU preset on a quiet machine and beside one and two busy processes, with 1, 2 and
-the default
-number of threads, as ratios to one thread under the same load.
+"""An iteration of every CPU preset, quiet and beside one and two busy processes, with 1, 2 and the default threads.
 
-    python benchmarks/busy.py              # about eight minutes; what was measured before is kept, so it can
-    be stopped python benchmarks/busy.py --fresh      # begin again python benchmarks/busy.py --smoke      # a
-    few seconds: one small cell, written nowhere
+Times are ratios to one thread under the same load.
+
+    python benchmarks/busy.py              # about eight minutes; goes on where it was stopped
+    python benchmarks/busy.py --fresh      # begin again
+    python benchmarks/busy.py --smoke      # a few seconds: one small cell, written nowhere
 
 One process a preset, in which the number of threads is changed between iterations; each measures the same
 iteration (the same tasks and random numbers, a learning rate of 1e-12) of a quarter of the preset's prompt
@@ -87,9 +87,7 @@ def measure(name: str, loads: tuple[int, ...], turns: int, tasks: int) -> list[d
 
 
 def sizes() -> list[dict[str, Any]]:
-    """Random Qwen2 models of growing size: seconds with one thread and two threads' ratio, training and
-    decoding.
-    """
+    """Random Qwen2 models of growing size: seconds with one thread, two threads' ratio, training and decoding."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 

@@ -16,12 +16,12 @@ pytestmark = pytest.mark.slow
 from bipace.train.config import ConfigError, load_config
 from bipace.train.loop import Run, RunStopped, train
 from bipace.train.run_folder import saved_config
-from bipace.train.split import choose_split, cut, shard_seeds
+from bipace.train.split import Split, choose_split, cut, shard_seeds
 
 SETTINGS = (
     "rollout.tasks=4", "rollout.group_size=4", "env.max_steps=6", "env.held_out=[]", "run.iterations=2",
     "env.panel=depth4-panel", "run.validate_every=1", "run.save_every=1", "run.save_rollouts=true",
-    "actor.threads=1",
+    "actor.threads=1", "actor.shards=2",
 )  # fmt: skip
 TIMES = ("timing_s/", "perf/")
 HANGS = """
@@ -118,17 +118,18 @@ def test_it_ends_with_its_parent_even_while_an_environment_hangs(tmp_path):
     assert not alive(other)
 
 
-def test_shards_are_chosen_by_the_model_and_the_kind_of_device_alone():
-    default = settings()
-    assert choose_split(150_000, default, threads=1, cores=2).shards == 2
-    assert choose_split(150_000, default, threads=1, cores=1).processes == 1
-    assert choose_split(150_000, default, threads=1, cores=1).shards == 2
-    assert choose_split(150_000, default, threads=2, cores=2).processes == 1
-    assert choose_split(20_000_000, default, threads=2, cores=2).shards == 1
-    gpu = settings("actor.device=cuda")
-    assert choose_split(150_000, gpu, threads=1, cores=2).shards == 1
+def test_processes_fit_the_cores_and_never_change_the_shards():
+    assert choose_split(load_config(), threads=1, cores=2) == Split(1, 1)
+    two = settings()
+    assert choose_split(two, threads=1, cores=2) == Split(2, 2)
+    assert choose_split(two, threads=1, cores=1) == Split(2, 1)
+    assert choose_split(two, threads=2, cores=2) == Split(2, 1)
+    assert choose_split(settings("actor.processes=1"), threads=1, cores=2) == Split(2, 1)
+    assert choose_split(settings("actor.device=cuda"), threads=1, cores=2) == Split(2, 1)
     with pytest.raises(ConfigError, match=r"actor\.processes: 2, but only"):
-        choose_split(150_000, settings("actor.device=cuda", "actor.processes=2"), threads=1, cores=2)
+        choose_split(settings("actor.device=cuda", "actor.processes=2"), threads=1, cores=2)
+    for preset in ("alfworld", "webshop"):
+        assert load_config(Path(preset)).actor.shards == 2
 
 
 def test_the_cuts_hold_every_task_once_and_one_shard_draws_as_an_unsplit_run():

@@ -1,3 +1,4 @@
+# long: the list of settings; a section in a file of its own would hide how they fit together.
 """The sections of the configuration: every field with its one default and what it means.
 
 A section whose name ends in `Settings` holds what `bipace train` reads and adapters read too: features and
@@ -116,15 +117,14 @@ class ActorConfig(Section):
         default=None,
         ge=1,
         description="CPU threads of the model; default: OMP_NUM_THREADS, else one below 10 M parameters or "
-        "where "
-        "threads would spin while they wait, else all cores",
+        "where threads would spin while they wait, else all cores",
     )
-    shards: int | None = Field(
-        default=None,
+    shards: int = Field(
+        default=1,
         ge=1,
         le=64,
         description="parts that rollouts and mini-batches are computed in, each with its own random numbers; "
-        "their number decides the bits of a run; default: two on a CPU below 10 M parameters, else one",
+        "their number decides the bits of a run",
     )
     processes: int | None = Field(
         default=None,

@@ -12,7 +12,7 @@ from bipace.rollout.panel import PanelResult, choose_panels, panel_tasks
 from bipace.rollout.records import Trajectory
 from bipace.train.actors import make_collector, open_actor
 from bipace.train.config import Config
-from bipace.train.split import choose_split, cut, shard_seeds
+from bipace.train.split import cut, shard_seeds
 from bipace.train.stopped import refuse_aborted
 from bipace.train.threads import use_threads
 
@@ -39,8 +39,8 @@ def evaluate_actor(
     """
     suite = get_suite(settings.env.suite)
     model = open_actor(place, device=settings.actor.device)
-    threads = use_threads(model, settings.actor.threads).number
-    shards = choose_split(sum(p.numel() for p in model.model.parameters()), settings, threads=threads).shards
+    use_threads(model, settings.actor.threads)
+    shards = settings.actor.shards
     collector = make_collector(settings, suite)
     chosen = choose_panels(suite, settings.env.split, settings.env.panel, settings.env.held_out)
     tasks = {name: panel_tasks(suite, name) for name in panels or [chosen.panel, *chosen.held_out]}

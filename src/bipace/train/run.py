@@ -85,8 +85,7 @@ class Run(Standing):
             if layer is not None and chosen is not None:
                 self.credit.layer = chosen
         self.collector = make_collector(config, self.suite, self.layer if self.from_rollout else None)
-        parameters = sum(p.numel() for p in self.actor.model.parameters())
-        split = choose_split(parameters, config, threads=self.threads.number)
+        split = choose_split(config, threads=self.threads.number)
         work = Work(config, self.actor, self.decoder, self.collector)
         self.shards = Shards(work, split, checkpoint, self.threads.number)
 

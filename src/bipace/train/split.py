@@ -1,9 +1,9 @@
 """In how many shards an iteration is computed, and by how many processes.
 
 The shards decide the bits of a run: each plays its own part of the prompt groups with random numbers of its
-own, and the gradients of a mini-batch are added shard by shard. So their number depends on the model and the
-kind of device alone. The processes only decide whether the shards are computed side by side or one after the
-other, so their number may depend on the machine and may change when a run goes on.
+own, and the gradients of a mini-batch are added shard by shard. So their number is a setting of the run. The
+processes only decide whether the shards are computed side by side or one after the other, so their number may
+depend on the machine and may change when a run goes on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from bipace.train.config import Config, ConfigError
-from bipace.train.threads import SMALL, usable_cores
+from bipace.train.threads import usable_cores
 
 __all__ = ["Split", "choose_split", "cut", "shard_seeds"]
 
@@ -33,14 +33,13 @@ class Split:
     processes: int
 
 
-def choose_split(parameters: int, config: Config, *, threads: int, cores: int | None = None) -> Split:
-    """The split of a model's iterations: what `actor.shards` and `actor.processes` ask for, else what pays.
+def choose_split(config: Config, *, threads: int, cores: int | None = None) -> Split:
+    """The split of a run's iterations: `actor.shards`, and as many processes as the cores have room for.
 
-    A small actor gains nothing from a second thread, so it is computed in two shards. A larger one fills the
-    cores with threads, and a GPU is one.
+    A small actor gains nothing from a second thread; two shards use the second core (the presets `alfworld` and
+    `webshop`). A larger one fills the cores with threads, and a GPU is one.
 
     Args:
-        parameters: of the model.
         config: the run.
         threads: CPU threads of each process.
         cores: how many this process may use; None looks.
@@ -55,9 +54,8 @@ def choose_split(parameters: int, config: Config, *, threads: int, cores: int | 
             f"actor.processes: {actor.processes}, but only an actor that samples by itself on the CPU has use for "
             "more than one; use actor.processes=1"
         )
-    shards = actor.shards or (2 if here and parameters < SMALL else 1)
     free = (usable_cores() if cores is None else cores) // max(threads, 1)
-    return Split(shards, min(shards, actor.processes or (max(1, free) if here else 1)))
+    return Split(actor.shards, min(actor.shards, actor.processes or (max(1, free) if here else 1)))
 
 
 def cut(tasks: Sequence[str], shards: int) -> list[Sequence[str]]:
