@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 
+from oracle_graphs import GRAPH_ESTIMATORS
 from oracle_parts import (
     by_features,
     by_history,
@@ -225,4 +226,4 @@ def multiscale(
 
 ESTIMATORS = {
     f.__name__: f for f in (grpo, dr_grpo, rloo, gigpo, hgpo, bigpo, diff_peer, bipace, pooled, multiscale)
-}
+} | GRAPH_ESTIMATORS

@@ -93,6 +93,10 @@ def step_tables(draw, max_tasks=3, max_group=4, max_steps=5, penalties=False):
                         "feature": draw(features),
                     }
                 )
+    cut = draw(st.sets(st.sampled_from([row["trajectory"] for row in rows])))
+    lasts = {row["trajectory"]: row["t"] for row in rows}
+    for row in rows:
+        row["truncated"] = row["trajectory"] in cut and row["t"] == lasts[row["trajectory"]]
     if penalties:
         for row in rows:
             row["penalty"] = draw(st.sampled_from([0.0, 0.0, 0.125]))
@@ -109,8 +113,10 @@ def to_batch(rows):
     last = {(row["trajectory"], row["t"]) for row in rows}
     return StepBatch(
         **columns,
-        terminated=[(row["trajectory"], row["t"] + 1) not in last for row in rows],
-        truncated=[False] * len(rows),
+        terminated=[
+            (row["trajectory"], row["t"] + 1) not in last and not row.get("truncated") for row in rows
+        ],
+        truncated=[row.get("truncated", False) for row in rows],
         observation=observation,
         action=label([row["action"] for row in rows])[0],
         features=np.array([row["feature"] for row in rows], np.float32).reshape(len(rows), -1),

@@ -21,6 +21,11 @@ FILE = Path(__file__).with_suffix(".json")
 OPTIONS = {
     "gigpo": [{}, {"mode": "mean_norm"}, {"w": 0.5}, {"similarity": 0.8}, {"convention": "verl_agent"}],
     "hgpo": [{}, {"mode": "mean_norm"}, {"history": 4, "base_group": True}, {"weight_offset": 0.0}],
+    "salt": [{}, {"mode": "mean_norm"}, {"clusters": "features", "eps": 0.1}],
+    "mt_grpo": [{}, {"reward_at_end": "turn"}, {"reward_at_end": "turn", "mode": "mean_norm", "gamma": 0.95}],
+    "gagpo": [{}, {"lam": 0.0, "mode": "mean_norm"}, {"clusters": "features", "eps": 0.1}],
+    "g2po": [{}, {"mode": "mean_norm"}, {"convention": "verl_agent"}, {"clusters": "features", "eps": 0.1}],
+    "graphgpo": [{}, {"omega": 0.5}, {"convention": "verl_agent"}, {"clusters": "features", "eps": 0.1}],
     "bigpo": [{}, {"eps": 0.1}, {"centroid": "leader"}, {"whiten": 3}, {"leave_out": "trajectory"}],
     "diff_peer": [{}, {"eps": 0.1}, {"clusters": "observation"}],
     "bipace": [

@@ -29,6 +29,7 @@ action_side = {
     "fallback": st.sampled_from(["no_diff_action", "no_same_action_peer", "never"]),
     "clusters": st.sampled_from(["features", "observation", "ngrams"]),
 }
+graph = {**state_side, "clusters": action_side["clusters"]}
 SWITCHES = {
     "grpo": {"delta": st.sampled_from([1e-6, 1e-4, 1.0])},
     "dr_grpo": {},
@@ -41,6 +42,27 @@ SWITCHES = {
         "gamma": st.sampled_from(EXACT_GAMMAS),
         "mode": modes,
         "base_group": st.booleans(),
+    },
+    "salt": {"mode": modes, **graph},
+    "mt_grpo": {
+        "w": joint["w"],
+        "gamma": st.sampled_from(EXACT_GAMMAS),
+        "mode": modes,
+        "reward_at_end": st.sampled_from(["trajectory", "turn"]),
+    },
+    "gagpo": {
+        "gamma": st.sampled_from(EXACT_GAMMAS),
+        "lam": st.sampled_from(EXACT_GAMMAS),
+        "mode": modes,
+        **graph,
+    },
+    "g2po": {"w": joint["w"], "gamma": st.sampled_from(EXACT_GAMMAS), "mode": modes, **graph},
+    "graphgpo": {
+        "w": joint["w"],
+        "omega": st.sampled_from([0.1, 0.5]),
+        "above": st.sampled_from([0.0, 0.0, 1.0]),
+        "mode": modes,
+        **graph,
     },
     "bigpo": {**joint, **state_side, **leave_out, "clusters": action_side["clusters"]},
     "diff_peer": {**joint, **state_side, **action_side},
@@ -119,7 +141,8 @@ def test_whitening(name, directions):
 @given(data=st.data())
 def test_recipes(name, data):
     rows = data.draw(step_tables(penalties=data.draw(st.booleans())))
-    options = data.draw(st.fixed_dictionaries({**SWITCHES[name], "convention": convention}))
+    conventions = {"convention": convention} if "convention" in estimators.recipe_options(name) else {}
+    options = data.draw(st.fixed_dictionaries({**SWITCHES[name], **conventions}))
     if name in ("gigpo", "bigpo", "diff_peer", "bipace"):
         options |= data.draw(level_modes)
     values = advantages(to_batch(rows), estimators.recipe(name, **options)).values

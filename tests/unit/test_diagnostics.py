@@ -106,10 +106,15 @@ def test_prompt_groups_and_aliasing(rows):
     groups = {}
     for name, row in totals.items():
         groups.setdefault(row["task"], []).append(returns[name])
+    wins = {}
+    for name, row in totals.items():
+        cut = any(r["truncated"] for r in rows if r["trajectory"] == name)
+        wins.setdefault(row["task"], []).append(returns[name] > 0 and not cut)
     assert batch_diagnostics(to_batch(rows)) == {
         "groups": len(groups),
         "lone_groups": sum(len(g) == 1 for g in groups.values()),
         "flat_groups": sum(len(set(g)) == 1 for g in groups.values()),
+        "failed_groups": sum(not any(won) for won in wins.values()),
         "trajectories": len(totals),
         "steps": len(rows),
     }

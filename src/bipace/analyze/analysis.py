@@ -75,7 +75,7 @@ class Analysis:
         findings: the gravest first.
         foreign: files of a folder that hold no trajectories, and why.
 
-    Example:
+    Examples:
         >>> from bipace.analyze import analyze
         >>> rows = [
         ...     dict(task="cup", trajectory=name, step=0, observation="a door", action=action, reward=reward)
@@ -193,7 +193,7 @@ def analyze(
         ValueError: nothing readable (NotTrajectories), no rollout that counts, bad options.
         FileNotFoundError: no such file, or no such model folder.
 
-    Example:
+    Examples:
         >>> from bipace.analyze import analyze
         >>> rows = [
         ...     dict(task="cup", trajectory=name, step=0, observation="a door", action=action, reward=reward)

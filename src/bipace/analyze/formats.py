@@ -36,7 +36,7 @@ __all__ = ["FORMATS", "TEXT_FORMAT", "NotTrajectories", "detect", "trajectories"
 class NotTrajectories(ValueError):
     """The file holds nothing that any reader knows; the message lists what was looked for.
 
-    Example:
+    Examples:
         >>> from bipace.analyze import NotTrajectories
         >>> issubclass(NotTrajectories, ValueError)
         True

@@ -33,7 +33,7 @@ class Options:
         page_steps: at most this many steps go into the page; larger inputs are sampled by group.
         page_mb: the page's texts are cut, down to 300 characters each, until it is about this small.
 
-    Example:
+    Examples:
         >>> from bipace.analyze import Options
         >>> Options(eps=0.2).gamma
         0.95

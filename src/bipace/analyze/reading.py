@@ -56,7 +56,7 @@ def read_file(
         FileNotFoundError: no such file.
         ValueError: an unknown format; an empty file; under `strict` the first damaged place.
 
-    Example:
+    Examples:
         >>> import json, tempfile
         >>> from bipace.analyze import read_file
         >>> from pathlib import Path

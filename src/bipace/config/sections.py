@@ -1,3 +1,4 @@
+# long: the one schema, a line or two a key
 """The sections of the configuration: every field with its one default and what it means.
 
 A section whose name ends in `Settings` holds what `bipace train` reads and adapters read too: features and
@@ -118,6 +119,19 @@ class ActorConfig(Section):
         description="CPU threads of the model; default: OMP_NUM_THREADS, else one below 10 M parameters or "
         "where "
         "threads would spin while they wait, else all cores",
+    )
+    shards: int | None = Field(
+        default=None,
+        ge=1,
+        le=64,
+        description="parts that rollouts and mini-batches are computed in, each with its own random numbers; "
+        "their number decides the bits of a run; default: two on a CPU below 10 M parameters, else one",
+    )
+    processes: int | None = Field(
+        default=None,
+        ge=1,
+        description="processes that compute the shards side by side; any number gives the same bits; default: one a "
+        "shard, as far as the cores go",
     )
 
 

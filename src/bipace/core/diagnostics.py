@@ -13,6 +13,7 @@ import numpy as np
 from bipace.core import segments
 from bipace.core.advantages import Advantages, Branch, Outcome
 from bipace.core.calibrate import calibration_metrics, choose
+from bipace.core.graph import succeeded
 from bipace.core.returns import trajectory_return
 from bipace.core.steps import StepBatch
 
@@ -30,7 +31,7 @@ __all__ = [
 class DegenerateClustersWarning(UserWarning):
     """Clusters in which hardly anything is compared, or different states are compared as one.
 
-    Example:
+    Examples:
         >>> from bipace.core.diagnostics import DegenerateClustersWarning
         >>> issubclass(DegenerateClustersWarning, UserWarning)
         True
@@ -110,21 +111,26 @@ def term_diagnostics(outcome: Outcome) -> dict[str, float]:
 
 
 def batch_diagnostics(batch: StepBatch) -> dict[str, float]:
-    """Prompt groups: how many, how many hold one trajectory, and how many hold no outcome variance.
+    """Prompt groups: how many, how many hold one trajectory, no outcome variance, or no success.
 
     Variance is judged on the trajectory return without penalties, so an all-fail group counts as one whatever
-    was taken off for invalid actions.
+    was taken off for invalid actions. A trajectory succeeded where its return is above 0 and no horizon cut it
+    (`bipace.core.graph.succeeded`).
     """
     if not len(batch):
-        return {"groups": 0.0, "lone_groups": 0.0, "flat_groups": 0.0, "trajectories": 0.0, "steps": 0.0}
+        return dict.fromkeys(
+            ("groups", "lone_groups", "flat_groups", "failed_groups", "trajectories", "steps"), 0.0
+        )
     first = segments.first_rows(segments.compact(batch.trajectory))
     task = segments.compact(batch.task[first])
     returns = trajectory_return(batch)[first]
     one_each = segments.first_rows(task)
+    won = segments.total(succeeded(batch)[first].astype(np.float64), task)
     return {
         "groups": float(len(one_each)),
         "lone_groups": float((segments.count(task)[one_each] == 1).sum()),
         "flat_groups": float(segments.constant(returns, task)[one_each].sum()),
+        "failed_groups": float((won[one_each] == 0).sum()),
         "trajectories": float(len(first)),
         "steps": float(len(batch)),
     }
@@ -158,7 +164,7 @@ def credit_diagnostics(batch: StepBatch, found: Advantages) -> dict[str, float]:
     Cluster numbers describe the last step term (the finest comparison of every published recipe); a recipe
     without a step term has none.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()

@@ -16,7 +16,7 @@ from bipace.core import segments
 from bipace.core.baselines import Peers
 from bipace.core.steps import Floats, Ints
 
-__all__ = ["Prior", "group_std", "pooled_q", "pooled_v", "pseudo_members"]
+__all__ = ["Prior", "group_mean", "group_std", "pooled_q", "pooled_v", "pseudo_members"]
 
 Prior = float | Literal["auto"]
 
@@ -58,6 +58,15 @@ def pooled_q(peers: Peers, k: Prior = 0.5, k_action: Prior = 0.5) -> Floats:
     if k_action == "auto":
         k_action = pseudo_members(peers.returns, peers.cluster_action, peers.cluster)
     return value + (same - value) * peers.n_same / (peers.n_same + _count("k_action", k_action))
+
+
+def group_mean(peers: Peers) -> Floats:
+    """V = mean over the steps of the prompt group.
+
+    Raises:
+        ValueError: peers without prompt groups.
+    """
+    return segments.mean(peers.returns, _group(peers))
 
 
 def group_std(peers: Peers, delta: float = 1e-6) -> Floats:

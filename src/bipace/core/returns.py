@@ -11,7 +11,7 @@ import numpy as np
 from bipace.core import segments
 from bipace.core.steps import Floats, StepBatch
 
-__all__ = ["LessPenalty", "Return", "ReturnToGo", "return_to_go", "trajectory_return"]
+__all__ = ["LessPenalty", "Return", "ReturnToGo", "discounted", "return_to_go", "trajectory_return"]
 
 Return = Callable[[StepBatch], Floats]
 
@@ -22,7 +22,7 @@ def trajectory_return(batch: StepBatch) -> Floats:
     Returns:
         [N] float64 in units of reward; the table's own column `whole` where an engine has computed it.
 
-    Example:
+    Examples:
         >>> from bipace.core.returns import trajectory_return
         >>> from bipace.core.sample import sample_batch
         >>> trajectory_return(sample_batch()).tolist()
@@ -50,7 +50,7 @@ def return_to_go(batch: StepBatch, gamma: float = 0.95) -> Floats:
     Raises:
         ValueError: gamma outside [0, 1].
 
-    Example:
+    Examples:
         >>> from bipace.core.returns import return_to_go
         >>> from bipace.core.sample import sample_batch
         >>> return_to_go(sample_batch(), gamma=0.5).tolist()
@@ -60,21 +60,26 @@ def return_to_go(batch: StepBatch, gamma: float = 0.95) -> Floats:
         raise ValueError(f"gamma: {gamma}, expected a discount in [0, 1]")
     if batch.to_go is not None:
         return batch.to_go
+    return discounted(batch, batch.reward, gamma)
+
+
+def discounted(batch: StepBatch, values: Floats, decay: float) -> Floats:
+    """S_t = x_t + decay S_{t+1} over the trajectory's own later steps, [N], of any values [N]."""
     order = np.lexsort((batch.trajectory, batch.t))  # by step index, so one pass serves all trajectories
     trajectory = segments.compact(batch.trajectory)
     running = np.zeros(len(np.unique(trajectory)))
-    returns = np.empty(len(batch))
+    sums = np.empty(len(batch))
     starts = np.flatnonzero(np.diff(batch.t[order], prepend=-1))
     for rows in np.split(order, starts[1:])[::-1] if len(batch) else ():
-        running[trajectory[rows]] = returns[rows] = batch.reward[rows] + gamma * running[trajectory[rows]]
-    return returns
+        running[trajectory[rows]] = sums[rows] = values[rows] + decay * running[trajectory[rows]]
+    return sums
 
 
 @dataclass(frozen=True)
 class ReturnToGo:
     """`return_to_go` with its discount, as terms hold it.
 
-    Example:
+    Examples:
         >>> from bipace.core.returns import ReturnToGo
         >>> from bipace.core.sample import sample_batch
         >>> ReturnToGo(gamma=0.5)(sample_batch()).tolist()
@@ -93,7 +98,7 @@ class ReturnToGo:
 class LessPenalty:
     """A return less the row's own penalty, taken after discounting (verl-agent's invalid-action penalty).
 
-    Example:
+    Examples:
         >>> from bipace.core.returns import LessPenalty, trajectory_return
         >>> from bipace.core.sample import sample_batch
         >>> from dataclasses import replace

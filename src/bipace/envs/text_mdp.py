@@ -78,7 +78,7 @@ class TextMDPEnvironment:
     Attributes:
         state: the state the process is in: the key to its exact values.
 
-    Example:
+    Examples:
         >>> from bipace.envs.text_mdp import TextMDPSuite
         >>> from bipace.theory.textworlds import corridor
         >>> suite = TextMDPSuite(corridor(3))
@@ -154,7 +154,7 @@ class TextMDPSuite:
     Raises:
         ValueError: max_steps or numbers below 1; a start in a terminal state.
 
-    Example:
+    Examples:
         >>> from bipace.envs.text_mdp import TextMDPSuite
         >>> from bipace.theory.textworlds import corridor
         >>> suite = TextMDPSuite(corridor(3))

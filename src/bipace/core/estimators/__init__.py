@@ -6,6 +6,11 @@
 | rloo | leave-one-out mean | none |
 | gigpo | as grpo | same observation: (R - cluster mean) / deviation |
 | hgpo | none (`base_group` adds it) | blend over k of: same last k observations |
+| salt | none | same state, action and next state: mean of the trajectories' advantages |
+| mt_grpo | the last reward, as grpo | same turn: rewards to come - mean of the group, absent turns 0 |
+| gagpo | none | same observation: TD(lambda) of the mean returns, over the group's deviation |
+| g2po | as grpo | same observation: value of the next one against its peers', and the gain in value |
+| graphgpo | as grpo | same observation: distance of the next one to the goal in the group's graph |
 | bigpo | as grpo | near hidden state: (R - cluster mean) / deviation |
 | diff_peer | as grpo | near hidden state: R - mean of the other actions |
 | bipace | as grpo | near hidden state: mean of the same action - cluster mean |
@@ -25,11 +30,13 @@ Switches that several recipes share:
         rows (long episodes weigh more), a lone trajectory keeps its raw return, penalties enter the returns.
 """
 
+from bipace.core.estimators.graphs import g2po, gagpo, graphgpo, salt
 from bipace.core.estimators.hidden_states import bigpo, bipace, diff_peer
 from bipace.core.estimators.observations import gigpo, hgpo
 from bipace.core.estimators.registry import RECIPES, describe, recipe, recipe_options
 from bipace.core.estimators.shrinkage import multiscale, pooled
 from bipace.core.estimators.trajectory import dr_grpo, grpo, rloo
+from bipace.core.estimators.turns import mt_grpo
 
 __all__ = [
     "RECIPES",
@@ -38,12 +45,17 @@ __all__ = [
     "describe",
     "diff_peer",
     "dr_grpo",
+    "g2po",
+    "gagpo",
     "gigpo",
+    "graphgpo",
     "grpo",
     "hgpo",
+    "mt_grpo",
     "multiscale",
     "pooled",
     "recipe",
     "recipe_options",
     "rloo",
+    "salt",
 ]

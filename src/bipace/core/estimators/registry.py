@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bipace.core.advantages import Blend, Recipe, Term
-from bipace.core.estimators import hidden_states, observations, shrinkage, trajectory
+from bipace.core.estimators import graphs, hidden_states, observations, shrinkage, trajectory, turns
 from bipace.core.names import require_known, with_current_names
 from bipace.core.parts import describe_part
 from bipace.core.plugins import load_attribute
@@ -20,6 +20,11 @@ RECIPES: dict[str, Callable[..., Recipe]] = {
     "rloo": trajectory.rloo,
     "gigpo": observations.gigpo,
     "hgpo": observations.hgpo,
+    "salt": graphs.salt,
+    "mt_grpo": turns.mt_grpo,
+    "gagpo": graphs.gagpo,
+    "g2po": graphs.g2po,
+    "graphgpo": graphs.graphgpo,
     "bigpo": hidden_states.bigpo,
     "diff_peer": hidden_states.diff_peer,
     "bipace": hidden_states.bipace,
@@ -39,7 +44,7 @@ def recipe(name: str, **options: Any) -> Recipe:
     Raises:
         ValueError: unknown recipe or option, naming the nearest known one; a function that returns no Recipe.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> bipace.recipe("bipace", eps=0.02).name
         'bipace'
@@ -61,7 +66,7 @@ def recipe(name: str, **options: Any) -> Recipe:
 def recipe_options(name: str) -> list[str]:
     """Names of the options a recipe takes. Raises ValueError for an unknown recipe.
 
-    Example:
+    Examples:
         >>> from bipace.core.estimators.registry import recipe_options
         >>> recipe_options("rloo")
         ['convention']
@@ -72,7 +77,7 @@ def recipe_options(name: str) -> list[str]:
 def describe(made: Recipe) -> dict[str, Any]:
     """A recipe as JSON: every term with the names and options of its parts, its scale among them, and its needs.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> bipace.describe(bipace.recipe("rloo"))["terms"][0]["v"]
         {'name': 'leave_one_out'}

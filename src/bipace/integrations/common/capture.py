@@ -24,7 +24,7 @@ def layer_index(layer: int | float, n_layers: int, key: str = "features.layer") 
     Raises:
         ValueError: a layer outside the model; the message says which there are.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.capture import layer_index
         >>> layer_index(-12, 28), layer_index(0.61, 28)
         (17, 17)

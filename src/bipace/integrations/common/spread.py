@@ -21,7 +21,7 @@ def over_mask(values: ArrayLike, mask: ArrayLike) -> Floats:
     Raises:
         ValueError: another number of values than rows.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.spread import over_mask
         >>> over_mask([0.5, -1.0], [[0, 1, 1], [1, 0, 0]]).tolist()
         [[0.0, 0.5, 0.5], [-1.0, -0.0, -0.0]]
@@ -39,7 +39,7 @@ def written_runs(mask: ArrayLike) -> list[tuple[int, int]]:
 
     Two calls with nothing between them are one run: the mask cannot tell them apart.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.spread import written_runs
         >>> written_runs([0, 1, 1, 0, 1])
         [(1, 3), (4, 5)]
@@ -66,7 +66,7 @@ def along_spans(
         ValueError: another number of spans than values; a span outside its row, empty, or over the one
             before.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from bipace.integrations.common.spread import along_spans
         >>> along_spans(np.array([0.5, -1.0]), [[(1, 3), (4, 5)]], (1, 5)).tolist()
@@ -95,7 +95,7 @@ def along_spans(
 def floating(values: NDArray[Any], like: Any) -> Any:
     """The values as a tensor on `like`'s device, in its type where that holds fractions, else float32.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import torch
         >>> from bipace.integrations.common.spread import floating
