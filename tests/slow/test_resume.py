@@ -57,8 +57,10 @@ def contents(folder):
     found = {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and path.name not in ("metrics.jsonl", "provenance.json", ".lock")
+        if path.is_file() and path.name not in ("metrics.jsonl", "provenance.json", "summary.json", ".lock")
     }
+    if (folder / "summary.json").is_file():
+        found["summary"] = json.loads((folder / "summary.json").read_text())["panels"]
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     found["metrics"] = [{k: v for k, v in line.items() if not k.startswith(TIMES)} for line in lines]
     found["links"] = [(folder / link).readlink().name for link in ("last", "best")]

@@ -82,6 +82,9 @@ def test_it_is_trained_and_isolation_changes_no_number(settings, tmp_path):
         logged[name] = {
             k: v for k, v in metrics(tmp_path / name).items() if not k.startswith(("timing", "perf"))
         }
+        # A run made by `train` is as finished as one of the command line.
+        assert json.loads((tmp_path / name / "summary.json").read_text())["iterations"] == 1
+        assert (tmp_path / name / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert logged["here"]["episode/count"] == 8
     assert logged["here"]["episode/reward_mean"] > 0
     assert logged["apart"] == logged["here"]

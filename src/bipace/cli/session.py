@@ -5,7 +5,6 @@ Progress, what the user should know, and at the end table, picture and summary.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -18,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bipace.cli.tables import show_table
 from bipace.train.config import Config
 from bipace.train.failure import INTERRUPTED
-from bipace.train.finish import finish
+from bipace.train.finish import read_summary
 from bipace.train.loop import Run, train
 
 __all__ = ["progress_bar", "train_and_report"]
@@ -33,7 +32,7 @@ def progress_bar(console: Console) -> Progress:
 def train_and_report(
     config: Config, folder: Path, *, resume: bool = False, install_seconds: float = 0.0
 ) -> int:
-    """Train with a progress bar; then the table, the curve and summary.json.
+    """Train with a progress bar, then print the summary.
 
     A run that Ctrl-C stopped gets none of them: what is final is known at the end alone.
 
@@ -47,11 +46,11 @@ def train_and_report(
         The exit status: 0, or 130 where Ctrl-C stopped the run.
     """
     console = Console(stderr=True)
-    started = time.perf_counter()
     progress = progress_bar(console)
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
     try:
-        run = train(config, folder, resume=resume, on_iteration=_Shown(config, progress, say), say=say)
+        shown, spent = _Shown(config, progress, say), {"install": install_seconds}
+        run = train(config, folder, resume=resume, on_iteration=shown, say=say, spent=spent)
     except KeyboardInterrupt:
         _stop(progress)
         say(f"stopped at once; the last checkpoint is whole, go on with: bipace train --resume {folder}")
@@ -64,8 +63,8 @@ def train_and_report(
             f"{folder}"
         )
         return INTERRUPTED
-    summary = finish(run, {"install": install_seconds, "train": time.perf_counter() - started})
-    _print_summary(Console(), summary, folder)
+    if (summary := read_summary(folder)) is not None:
+        _print_summary(Console(), summary, folder)
     return 0
 
 

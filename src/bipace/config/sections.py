@@ -1,4 +1,4 @@
-# long: the list of settings; a section in a file of its own would hide how they fit together.
+# long: the one schema, a line or two a key
 """The sections of the configuration: every field with its one default and what it means.
 
 A section whose name ends in `Settings` holds what `bipace train` reads and adapters read too: features and

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from bipace.rollout.panel import panel_tasks
 from bipace.train.config import Config, ConfigError
 from bipace.train.files import held
+from bipace.train.finish import finish
 from bipace.train.history import append_lines, check_logs
 from bipace.train.interrupt import finish_iteration_first, say_on_stderr
 from bipace.train.loggers import check_loggers, open_loggers
@@ -24,6 +25,7 @@ from bipace.train.timing import Slowness
 __all__ = ["NonFiniteError", "NothingPlayed", "Run", "RunStopped", "train"]
 
 
+# long: two thirds of it says what the arguments are and what raises
 def train(
     config: Config,
     folder: Path,
@@ -31,12 +33,14 @@ def train(
     resume: bool = False,
     on_iteration: Callable[[Run, dict[str, float]], None],
     say: Callable[[str], None] = say_on_stderr,
+    spent: Mapping[str, float] | None = None,
 ) -> Run:
     """Train to `run.iterations`, validating and saving on the way.
 
     The first Ctrl-C finishes the iteration, saves, and returns; the second stops at once (the last complete
     checkpoint stays). The panel is validated before the first iteration, every `run.validate_every`, and at
-    the end; the held-out panels at the beginning and at the end.
+    the end; the held-out panels at the beginning and at the end. A run that came to its end leaves curve.png
+    and summary.json (`bipace.train.finish`).
 
     Args:
         config: the run.
@@ -48,6 +52,7 @@ def train(
             validation).
         say: called with what a user should know: the number of threads and why, iterations that the machine
             slows.
+        spent: seconds that went before, e.g. {"install": 40.0}; they stand in summary.json beside `train`.
 
     Raises:
         ConfigError: the folder holds another run, or resume with another configuration; another process
@@ -56,6 +61,7 @@ def train(
         NothingPlayed: every episode of an iteration or a validation was aborted.
         OSError: the disk is full (errno ENOSPC); the last complete checkpoint is untouched.
     """
+    started = time.perf_counter()
     check_folder(config, folder, resume)
     check_loggers(config.run.loggers)
     with ExitStack() as stack:
@@ -78,6 +84,8 @@ def train(
         for what in filter(None, (*run.go_on(), threads, shards, _warning(run))):
             say(what)
         _train(run, on_iteration, say)
+        if not run.stopped:
+            finish(run, {**(spent or {}), "train": time.perf_counter() - started})
     return run
 
 

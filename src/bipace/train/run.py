@@ -20,6 +20,7 @@ from bipace.envs.registry import get_suite
 from bipace.rollout.panel import PanelResult, choose_panels, panel_tasks
 from bipace.rollout.records import TokenSequence, Trajectory, episode_metrics
 from bipace.rollout.sampler import choose_tasks
+from bipace.rollout.streams import Stream, stream
 from bipace.train.actors import load_actor, make_collector, make_decoder, reference_actor
 from bipace.train.checkpoint import load_optimizer, save_checkpoint
 from bipace.train.checkpoints import read_state, settle
@@ -38,9 +39,6 @@ from bipace.train.timing import Clock
 from bipace.train.update import make_optimizer, set_learning_rate, update_policy
 
 __all__ = ["Run"]
-
-# Streams of random numbers: (seed, iteration, stream) -> independent generators; 0 and 3 are the sampler's.
-_SAMPLING, _SHUFFLE = 1, 2
 
 
 # long: an iteration reads top to bottom; each part's work is elsewhere.
@@ -153,7 +151,7 @@ class Run(Standing):
             [self.tasks[i] for i in chosen],
             config.rollout.group_size,
             temperature=config.rollout.temperature,
-            seed=int(self._numpy(_SAMPLING).integers(2**63)),
+            seed=int(self._numpy(Stream.SAMPLING).integers(2**63)),
         )
 
     def validate(self, panel: str) -> PanelResult:
@@ -238,7 +236,7 @@ class Run(Standing):
                 values,
                 config.update,
                 groups=[trajectory.task for trajectory in kept for _ in trajectory.sequences],
-                shuffle=self._numpy(_SHUFFLE),
+                shuffle=self._numpy(Stream.SHUFFLE),
                 reference=reference,
                 temperature=temperature,
                 shards=self.shards.split.shards,
@@ -264,8 +262,8 @@ class Run(Standing):
         if not _finite(probe.logprobs):
             raise self._broken("the update left a policy whose probabilities are not finite")
 
-    def _numpy(self, stream: int) -> np.random.Generator:
-        return np.random.default_rng((self.config.run.seed, self.iteration, stream))
+    def _numpy(self, kind: Stream) -> np.random.Generator:
+        return stream(self.config.run.seed, self.iteration, kind)
 
     @property
     def _way_on(self) -> str:

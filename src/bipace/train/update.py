@@ -59,7 +59,7 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, config: UpdateConfig, it
         group["lr"] = config.lr * (0.1 + 0.9 * left)
 
 
-# long: half of it says what its arguments are.
+# long: half of it says what the arguments are
 def update_policy(
     actor: Actor,
     optimizer: torch.optim.Optimizer,

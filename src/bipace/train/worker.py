@@ -15,7 +15,6 @@ from pathlib import Path
 
 from bipace.train.config import load_config
 from bipace.train.failure import WRONG_INPUT, fail
-from bipace.train.finish import finish
 from bipace.train.loop import Run, train
 
 __all__ = ["main"]
@@ -51,14 +50,11 @@ def main(config: str, folder: str, lock: str) -> int:
             }
             messages.write(json.dumps(message) + "\n")
 
-        started = time.perf_counter()
         place = Path(folder)
         try:
-            run = train(
+            train(
                 load_config(Path(config)), place, resume=(place / "config.json").is_file(), on_iteration=tell
             )
-            if not run.stopped:
-                finish(run, {"train": time.perf_counter() - started})
         except (Exception, KeyboardInterrupt) as error:
             return fail(error)
     return 0
