@@ -8,9 +8,12 @@ Text processes are sampled anew (their truth is exact and cheap). The actors' tr
     bipace credit textcraft-small env.split=train --rerolls 8 --seeds 3
     bipace credit alfworld-small env.suite=alfworld env.split=gen-small env.max_steps=20 prompt.max_new_tokens=16 \\
       --rerolls 4 --seeds 3
+    bipace credit runs/textcraft-bipace/textcraft/bipace-0.02/seed-0/last env.split=demo --rerolls 8 --seeds 3 \\
+      --out runs/credit/textcraft-after-40
 
-and read from there; what was not collected is left out, and the page says so. With names, these are measured
-again and the page's others are kept.
+and read from there; what was not collected is left out, and the page says so. textcraft-demo-smollm2 is the truth
+of textcraft-demo with SmolLM2's hidden states in place of the actor's (`bipace models fetch smollm2-135m`, then
+seven minutes a seed). With names, these are measured again and the page's others are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import argparse
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -27,10 +30,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from action_keys import KEYS, keyed
 from credit_page import page, verdict
 from scipy.stats import spearmanr
 
-from bipace.core.actions import executed_key
 from bipace.core.advantages import Recipe, Term
 from bipace.core.calibrate import prediction_error
 from bipace.core.clustering import by_features
@@ -38,21 +41,26 @@ from bipace.core.estimators import recipe
 from bipace.core.returns import return_to_go
 from bipace.core.scan import RADII, scan
 from bipace.core.steps import Ints, StepBatch
+from bipace.train.places import actor_folder
 from bipace.truth.candidates import Candidate, parse_candidate
+from bipace.truth.reading import read_by
 from bipace.truth.report import draw_scores
 from bipace.truth.score import score, score_all
-from bipace.truth.table import Truth, load_rollouts, load_truth
+from bipace.truth.table import Truth, load_truth
 from bipace.truth.worlds import world_truth
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "results"
 WORLDS = {"grid": {}, "paraphrased": {}, "aliased": {}, "random": {"states": 8, "ending": 0.05}}
-ACTORS = ("textcraft-demo", "textcraft-small", "alfworld-small")
+ACTORS = (
+    "textcraft-demo", "textcraft-demo-smollm2", "textcraft-after-40", "textcraft-small", "alfworld-small",
+)  # fmt: skip
+READERS = {"textcraft-demo-smollm2": ("textcraft-demo", "smollm2-135m")}
 SEEDS, GROUPS, GROUP_SIZE, DEPTH = 3, 16, 8, 0.61
 FIRST_READING = "bipace mode=mean_std_norm fallback=no_diff_action"
 MAIN = (
     "grpo", "dr_grpo", "rloo", "gigpo", "gigpo mode=mean_norm", "hgpo", "hgpo mode=mean_norm", "bigpo", "diff_peer",
     "bipace", "bipace eps=0.02", "bipace eps=0.1", "bipace eps=auto", "bipace clusters=observation", FIRST_READING,
-    "pooled", "pooled clusters=features eps=0.02",
+    "pooled", "pooled clusters=features eps=0.02", "diff_peer eps=0.02", "multiscale", "multiscale trajectory=true",
 )  # fmt: skip
 SWEEPS = {
     "Radius": [f"bipace eps={eps:g}" for eps in (0.0, *RADII)],
@@ -84,14 +92,13 @@ def at(text: str, layer: str | None) -> Candidate:
 
 
 def shipped_layer(truth: Truth) -> str | None:
-    """The layer that the shipped default, 0.61 of the depth, stands for; the last one of a text process."""
+    """The layer that the shipped default, 0.61 of the depth, stands for; the last, or the only one, elsewhere."""
     depths = [int(name) for name in truth.layers if name.isdigit()]
-    return str(round(DEPTH * max(depths))) if depths else None
+    return str(round(DEPTH * max(depths))) if len(depths) > 1 else None
 
 
 def step_alone(text: str, label: str, layer: str | None) -> Candidate:
-    """The last term of a recipe without its trajectory term: w = infinity."""
-    made = at(text, layer)
+    made = at(text, layer)  # without its trajectory term: w = infinity
     return Candidate(label, Recipe(label, made.recipe.parts[-1:]), made.layer)
 
 
@@ -119,33 +126,22 @@ def visit_orders(layer: str | None) -> list[Candidate]:
     return [Candidate("trajectories as collected", made, layer), *others]
 
 
-def rekeyed(truth: Truth, path: Path, key: str) -> Truth:
-    """The truth with another action key: refused actions as one, or the first word of the action."""
-    steps = [step for rollout in load_rollouts(path) for step in rollout["steps"]]
-    if key == "refused actions as one":
-        keys = [repr(executed_key(s["action"], s["executed"], s["valid"], "one")) for s in steps]
-    else:
-        keys = [(s["action"].split() or [""])[0].lower() for s in steps]
-    return replace(truth, batch=replace(truth.batch, action=np.unique(keys, return_inverse=True)[1]))
-
-
 def action_keys(truths: Sequence[Truth], folder: Path, layer: str | None) -> dict[str, Any]:
     """What counts as the same action: the executed command with refused ones apart or as one, or the verb."""
-    keyed = {"refused actions as many": truths}
-    for key in ("refused actions as one", "first word"):
-        keyed[key] = [rekeyed(truth, folder / f"seed{number}", key) for number, truth in enumerate(truths)]
+    alike = {
+        name: [keyed(truth, folder / f"seed{number}", key) for number, truth in enumerate(truths)]
+        for name, key in KEYS.items()
+    }
     return {
-        f"{text}, {key}": entry
-        for key, those in keyed.items()
+        f"{text}, {name}": entry
+        for name, those in alike.items()
         for text, entry in ablate(those, [at(t, layer) for t in ("bipace", "bipace eps=0.02")]).items()
     }
 
 
 def layers(truths: Sequence[Truth]) -> list[Candidate]:
-    names = [name for name in truths[0].layers if name != "0"]
-    return [
-        parse_candidate(f"bipace eps={eps} layer={name}") for name in names for eps in (0.01, 0.02, 0.05, 0.1)
-    ]
+    names, radii = [name for name in truths[0].layers if name != "0"], (0.01, 0.02, 0.05, 0.1)
+    return [parse_candidate(f"bipace eps={eps} layer={name}") for name in names for eps in radii]
 
 
 def criterion(truths: Sequence[Truth]) -> dict[str, Any]:
@@ -223,18 +219,23 @@ def measured(name: str, truths: Path) -> dict[str, Any] | None:
     if name in WORLDS:
         made = partial(world_truth, name, WORLDS[name], groups=GROUPS, group_size=GROUP_SIZE)
         return study([made(seed=seed) for seed in range(SEEDS)])
-    collected = actor_truths(truths / name)
+    folder, reader = READERS.get(name, (name, None))
+    collected = actor_truths(truths / folder)
     if not collected:
         return None
+    if reader:
+        read = partial(read_by, folder=actor_folder(reader), layers=[DEPTH])
+        collected = [read(truth, truths / folder / f"seed{i}") for i, truth in enumerate(collected)]
     found = study(collected)
-    found["sections"]["Action key"] = action_keys(collected, truths / name, found["layer"])
+    found["sections"]["Action key"] = action_keys(collected, truths / folder, found["layer"])
     return found
 
 
 def notes(results: dict[str, dict[str, Any]]) -> list[str]:
     said = [
         f"Text processes: {SEEDS} seeds x {GROUPS} prompt groups x G = {GROUP_SIZE}, horizon 12, a policy that plays "
-        "the best action with probability 0.4; the truth is exact. Features there are synthetic (see `credit.worlds`).",
+        "the best action with probability 0.4; the truth is exact. Features there are synthetic (see "
+        "`bipace.truth.worlds`).",
     ]
     for name in ACTORS:
         if name not in results:
@@ -245,10 +246,16 @@ def notes(results: dict[str, dict[str, Any]]) -> list[str]:
             "",
             f"{name}: {results[name]['seeds']} seeds x {identity['groups']} prompt groups x G = "
             f"{identity['group_size']} on {identity['suite']}, split {identity['split']}, K = {identity['rerolls']} "
-            f"re-rolls a state: a noisy truth; compare with its noise ceiling. Layer {results[name]['layer']} "
-            "(0.61 of the depth, the shipped default) where a recipe names none.",
+            "re-rolls a state: a noisy truth; compare with its noise ceiling. "
+            + _layer(identity, results[name]["layer"]),
         ]
     return said
+
+
+def _layer(identity: Mapping[str, Any], layer: str | None) -> str:
+    if layer is None:
+        return f"Hidden states at {DEPTH} of the depth of {identity['read_by']}, which reads these rollouts as chats."
+    return f"Layer {layer} ({DEPTH} of the depth, the shipped default) where a recipe names none."
 
 
 def main() -> None:

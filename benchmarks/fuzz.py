@@ -137,7 +137,7 @@ def fuzz(batches: int, seed: int = 0, first: int = 0) -> dict[str, int]:
 
 def core_digest() -> str:
     """Digest of the core's sources: batches that met another core do not count."""
-    sources = sorted(Path(bipace.core.__file__).parent.glob("*.py"))
+    sources = sorted(Path(bipace.core.__file__).parent.rglob("*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 
 

@@ -1,3 +1,4 @@
+# long: one writer a format, a reference that is searched and not read through
 """One tiny sample of every format that `bipace analyze` reads, written by hand in the shape that its tool writes.
 
 `SAMPLES[name]` are the records of one file; what a careful reader makes of them is counted by hand in

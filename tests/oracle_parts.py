@@ -245,3 +245,28 @@ def by_ngrams(rows, eps=0.1, n=3, centroid="mean"):
     return by_features(
         [{**row, "feature": ngram_vector(row["observation"], n)} for row in rows], eps, centroid
     )
+
+
+def whitened(rows, directions):
+    """Rows whose features are unit vectors without their mean and their leading principal directions.
+
+    Each direction is found by power iteration on what the ones before it left.
+    """
+    vectors = [unit(row["feature"]) for row in rows]
+    centre = [math.fsum(column) / len(rows) for column in zip(*vectors, strict=True)]
+    vectors = [[x - c for x, c in zip(vector, centre, strict=True)] for vector in vectors]
+    for _ in range(directions):
+        axis = unit([1.0 + 0.1 * i for i in range(len(centre))])
+        for _ in range(2000):
+            weights = [math.fsum(x * a for x, a in zip(vector, axis, strict=True)) for vector in vectors]
+            pulled = [
+                math.fsum(w * vector[d] for w, vector in zip(weights, vectors, strict=True))
+                for d in range(len(axis))
+            ]
+            axis = unit(pulled)
+        weights = [math.fsum(x * a for x, a in zip(vector, axis, strict=True)) for vector in vectors]
+        vectors = [
+            [x - w * a for x, a in zip(vector, axis, strict=True)]
+            for w, vector in zip(weights, vectors, strict=True)
+        ]
+    return [{**row, "feature": vector} for row, vector in zip(rows, vectors, strict=True)]

@@ -1,11 +1,15 @@
 """Independent oracles: every estimator once more, as plain loops over lists of dicts.
 
-Nothing here imports bipace or numpy; returns and clusterings are in `oracle_parts.py`. A row is a dict with
+Nothing here imports bipace or numpy; returns and clusterings are in `oracle_parts.py`, terms in
+`oracle_terms.py`. A row is a dict with
 the keys task, trajectory, t, reward, observation (text), action (any hashable), where features are clustered
 feature (a list of numbers), and, if it was punished, penalty. Every estimator returns a list of floats in row
-order and takes the same options as the recipe of the same name. Quadratic on purpose: each definition is read
-off the row it is about. Means and variances are taken in exact rationals, so that an oracle adds no rounding
-of its own and "equal" means equal.
+order and takes the same options as the recipe of the same name, but not every value of them: a radius, a
+whitening or pseudo-members that are chosen from the table ("auto", "calibrate") are tested in
+test_calibrate.py, test_scan.py and test_pooling.py, clusters dealt by "chance" by their sizes in
+test_against_oracles.py, which also compares the options. Quadratic on purpose: each definition is read off the
+row it is about. Means and variances are taken in exact rationals, so that an oracle adds no rounding of its
+own and "equal" means equal.
 
 Convention "paper": statistics over trajectories, and a penalty is taken off its own row's advantage at the
 end. Convention "verl_agent": trajectory statistics over step rows, a group of one row keeps its raw value,
@@ -19,133 +23,29 @@ import math
 from oracle_parts import (
     by_features,
     by_history,
-    by_ngrams,
     by_observation,
     by_similarity,
     deviation,
     mean,
     return_to_go,
     same_trajectory,
-    trajectory_return,
+)
+from oracle_terms import (
+    DELTA,
+    DIVIDED,
+    RECENTRED,
+    both,
+    charged,
+    joined,
+    local_clusters,
+    penalty,
+    step_term,
+    trajectory_term,
 )
 
-DELTA = 1e-6
 
-
-# ---- terms
-# ---------------------------------------------------------------------------------------------------------
-
-
-def penalty(row, convention, where):
-    """The row's penalty at the place where this convention charge it, else 0."""
-    charged = "return" if convention == "verl_agent" else "advantage"
-    return row.get("penalty", 0.0) if where == charged else 0.0
-
-
-def trajectory_term(rows, baseline="mean", divide=False, convention="paper"):
-    """(R(tau) - baseline) over the trajectories of the prompt group, one return each; a lone trajectory gives 0."""
-    totals = trajectory_return(rows)
-    totals = [total - penalty(row, convention, "return") for total, row in zip(totals, rows, strict=True)]
-    out = []
-    for i, row in enumerate(rows):
-        group = {}
-        for j, other in enumerate(rows):
-            if other["task"] == row["task"]:
-                group[j if convention == "verl_agent" else other["trajectory"]] = totals[j]
-        own = i if convention == "verl_agent" else row["trajectory"]
-        if len(group) == 1:
-            out.append(totals[i] if convention == "verl_agent" else 0.0)
-            continue
-        if baseline == "leave_one_out":
-            value = totals[i] - mean([r for name, r in group.items() if name != own])
-        else:
-            value = totals[i] - mean(list(group.values()))
-        out.append(value / (deviation(list(group.values()), ddof=1) + DELTA) if divide else value)
-    return out
-
-
-def falls_back(fallback, n, n_same):
-    if fallback == "no_diff_action":
-        return n_same == n
-    if fallback == "no_same_action_peer":
-        return n_same == 1
-    if fallback == "never":
-        return False
-    raise ValueError(fallback)
-
-
-def step_term(
-    rows, labels, style, gamma=0.95, mode="mean_std_norm", fallback="never", ddof=1, convention="paper",
-    leave_out="nothing",
-):  # fmt: skip
-    """One row's return-to-go (or its action's mean) against its cluster; a singleton cluster gives 0.
-
-    style: "mean" R_i - mean_C; "q_style" mean_{C=} - mean_C; "diff_peer" R_i - mean_{C!=}, 0 where C!= is
-        empty.
-    leave_out "trajectory": mean_C is taken over the other trajectories' rows, and a cluster without any gives
-    0.
-    """
-    returns = return_to_go(rows, gamma)
-    returns = [value - penalty(row, convention, "return") for value, row in zip(returns, rows, strict=True)]
-    out = []
-    for i, row in enumerate(rows):
-        cluster = [j for j in range(len(rows)) if labels[j] == labels[i]]
-        same = [returns[j] for j in cluster if rows[j]["action"] == row["action"]]
-        different = [returns[j] for j in cluster if rows[j]["action"] != row["action"]]
-        everyone = [returns[j] for j in cluster]
-        judges = cluster
-        if leave_out == "trajectory":
-            judges = [j for j in cluster if not same_trajectory(rows[j], row)]
-        if len(cluster) == 1 or not judges:
-            out.append(0.0)
-            continue
-        baseline = mean([returns[j] for j in judges])
-        if falls_back(fallback, len(cluster), len(same)):
-            value = returns[i] - mean([returns[j] for j in cluster if j != i])
-        elif style == "mean":
-            value = returns[i] - baseline
-        elif style == "q_style":
-            value = mean(same) - baseline
-        elif style == "diff_peer":
-            value = returns[i] - mean(different) if different else 0.0
-        else:
-            raise ValueError(style)
-        out.append(value / (deviation(everyone, ddof) + DELTA) if mode == "mean_std_norm" else value)
-    return out
-
-
-def charged(rows, values, convention):
-    return [value - penalty(row, convention, "advantage") for value, row in zip(values, rows, strict=True)]
-
-
-def both(mode, trajectory_mode, step_mode, default):
-    """The modes of the trajectory term and of the step term."""
-    if mode is not None:
-        return mode, mode
-    return trajectory_mode or default[0], step_mode or default[1]
-
-
-def joined(rows, step, w, mode, convention):
-    trajectory = trajectory_term(rows, divide=mode == "mean_std_norm", convention=convention)
-    return charged(rows, [a + w * b for a, b in zip(trajectory, step, strict=True)], convention)
-
-
-def local_clusters(rows, clusters, eps, centroid):
-    if clusters == "ngrams":
-        return by_ngrams(rows, eps, centroid=centroid)
-    return by_observation(rows) if clusters == "observation" else by_features(rows, eps, centroid)
-
-
-DIVIDED = ("mean_std_norm", "mean_std_norm")
-RECENTRED = ("mean_std_norm", "mean_norm")
-
-
-# ---- estimators
-# ----------------------------------------------------------------------------------------------------
-
-
-def grpo(rows, convention="paper"):
-    return charged(rows, trajectory_term(rows, divide=True, convention=convention), convention)
+def grpo(rows, convention="paper", delta=DELTA):
+    return charged(rows, trajectory_term(rows, divide=True, convention=convention, delta=delta), convention)
 
 
 def dr_grpo(rows, convention="paper"):
@@ -198,30 +98,30 @@ def hgpo(
 
 def bigpo(
     rows, w=1.0, gamma=0.95, mode=None, trajectory_mode=None, step_mode=None, eps=0.05, centroid="mean",
-    clusters="features", leave_out="nothing", convention="paper",
+    whiten=0, clusters="features", leave_out="nothing", convention="paper",
 ):  # fmt: skip
     episode, local = both(mode, trajectory_mode, step_mode, DIVIDED)
-    labels = local_clusters(rows, clusters, eps, centroid)
+    labels = local_clusters(rows, clusters, eps, centroid, whiten)
     step = step_term(rows, labels, "mean", gamma, local, convention=convention, leave_out=leave_out)
     return joined(rows, step, w, episode, convention)
 
 
 def diff_peer(
     rows, w=1.0, gamma=0.95, mode=None, trajectory_mode=None, step_mode=None, eps=0.05, centroid="mean",
-    fallback="no_same_action_peer", clusters="features", convention="paper",
+    whiten=0, fallback="no_same_action_peer", clusters="features", convention="paper",
 ):  # fmt: skip
     episode, local = both(mode, trajectory_mode, step_mode, RECENTRED)
-    labels = local_clusters(rows, clusters, eps, centroid)
+    labels = local_clusters(rows, clusters, eps, centroid, whiten)
     step = step_term(rows, labels, "diff_peer", gamma, local, fallback, convention=convention)
     return joined(rows, step, w, episode, convention)
 
 
 def bipace(
     rows, w=1.0, gamma=0.95, mode=None, trajectory_mode=None, step_mode=None, eps=0.05, centroid="mean",
-    fallback="no_same_action_peer", clusters="features", leave_out="nothing", convention="paper",
+    whiten=0, fallback="no_same_action_peer", clusters="features", leave_out="nothing", convention="paper",
 ):  # fmt: skip
     episode, local = both(mode, trajectory_mode, step_mode, RECENTRED)
-    labels = local_clusters(rows, clusters, eps, centroid)
+    labels = local_clusters(rows, clusters, eps, centroid, whiten)
     step = step_term(
         rows, labels, "q_style", gamma, local, fallback, convention=convention, leave_out=leave_out
     )
@@ -230,10 +130,10 @@ def bipace(
 
 def pooled(
     rows, k=0.5, k_action=0.5, gamma=0.95, mode="mean_std_norm", clusters="observation", eps=0.1, centroid="mean",
-    convention="paper",
+    whiten=0, convention="paper",
 ):  # fmt: skip
     """V = (sum_C R + k m) / (n + k) and Q = (sum_{C=} R + k_action V) / (n_a + k_action), m the group's mean."""
-    labels = local_clusters(rows, clusters, eps, centroid)
+    labels = local_clusters(rows, clusters, eps, centroid, whiten)
     values = [
         value - penalty(row, convention, "return")
         for value, row in zip(return_to_go(rows, gamma), rows, strict=True)

@@ -119,6 +119,7 @@ def compare(path: Path, steps: int, seed: int) -> tuple[int, list[str]]:
     return turns, differences
 
 
+# long: a script read from top to bottom
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--games", type=int, default=324, help="official games (default: %(default)s)")

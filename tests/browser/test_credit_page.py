@@ -1,3 +1,4 @@
+# long: one page in one browser serves all tests, and to start them takes most of the time
 """The credit report clicked through in headless Chromium: recipes, steps, addresses, maps, files, hostile text."""
 
 from __future__ import annotations

@@ -54,6 +54,7 @@ def prepare(folder: Path) -> Path:
     return folder
 
 
+# long: one list: what a job of verl on a CPU must be told
 def overrides(folder: Path, *, ranks: int, packed: bool, steps: int, tasks: int, group: int) -> list[str]:
     """A small job on the CPU; what a cluster would not set is marked by its place, in the last two blocks."""
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"

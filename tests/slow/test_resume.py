@@ -1,3 +1,4 @@
+# long: cases of one sentence, that a resumed run is the run, over one tiny suite
 """Stopped and resumed is never stopped, bit for bit; Ctrl-C and a full disk keep the last complete state."""
 
 import json

@@ -82,10 +82,8 @@ def test_a_failed_run_costs_itself_alone_and_the_rest_is_skipped_next_time(file)
     assert json.loads(printed) == shown
     file.write_text(STUDY)
     before = (out / "textcraft/gigpo/seed-0/metrics.jsonl").stat().st_mtime_ns
-    begun = time.monotonic()
     again = study(file)
     assert again.returncode == 0, again.stderr
-    assert time.monotonic() - begun < 30
     assert {r["state"] for r in json.loads(again.stdout)["runs"]} == {"finished"}
     assert (out / "textcraft/gigpo/seed-0/metrics.jsonl").stat().st_mtime_ns == before
 

@@ -1,5 +1,7 @@
 """Every recipe and switch gives, row for row, the numbers of a plain loop that shares none of its code."""
 
+import inspect
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -28,7 +30,7 @@ action_side = {
     "clusters": st.sampled_from(["features", "observation", "ngrams"]),
 }
 SWITCHES = {
-    "grpo": {},
+    "grpo": {"delta": st.sampled_from([1e-6, 1e-4, 1.0])},
     "dr_grpo": {},
     "rloo": {},
     "gigpo": {**joint, **leave_out, "similarity": st.sampled_from([None, 0.95, 0.5])},
@@ -71,6 +73,43 @@ def same_partition(labels, expected):
 
 def test_every_recipe_has_an_oracle():
     assert set(SWITCHES) == set(oracles.ESTIMATORS) == set(estimators.RECIPES)
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_an_oracle_takes_every_option_of_its_recipe(name):
+    taken = set(inspect.signature(oracles.ESTIMATORS[name]).parameters) - {"rows"}
+    assert taken == set(estimators.recipe_options(name))
+    drawn = {*SWITCHES[name], "convention", "mode", "trajectory_mode", "step_mode", "whiten"}
+    assert taken <= drawn | ({"eps", "centroid"} if name == "multiscale" else set())
+
+
+def stretched_tables(count):
+    """Tables whose features have three clear principal directions, so that whitening is no matter of rounding."""
+    for seed in range(count):
+        random = np.random.default_rng(seed)
+        trajectory = np.sort(random.integers(0, 6, 24))
+        t = np.concatenate([np.arange(n) for n in np.bincount(trajectory, minlength=6)])
+        features = random.normal(size=(24, 4)) * (3.0, 1.0, 0.3, 0.1) + (2.0, 0.0, 0.0, 1.0)
+        yield [
+            {"task": i // 3, "trajectory": i, "t": int(t[n]), "reward": float(random.integers(0, 4)),
+             "observation": "", "action": int(random.integers(0, 2)), "feature": features[n].tolist()}
+            for n, i in enumerate(trajectory.tolist())
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("name", ["bigpo", "diff_peer", "bipace", "pooled"])
+def test_whitening(name, directions):
+    options = {"whiten": directions, "eps": 0.3, "clusters": "features"}
+    several = 0
+    for rows in stretched_tables(6):
+        batch = to_batch(rows)
+        expected = oracle_parts.by_features(oracle_parts.whitened(rows, directions), 0.3)
+        assert same_partition(clustering.ByFeatures(0.3, "mean", directions)(batch), expected)
+        several += 2 < len(set(expected)) < len(rows)
+        values = advantages(batch, estimators.recipe(name, **options)).values
+        np.testing.assert_allclose(values, oracles.ESTIMATORS[name](rows, **options), rtol=1e-9, atol=1e-9)
+    assert several > 3  # there was something to compare
 
 
 @pytest.mark.parametrize("name", SWITCHES)

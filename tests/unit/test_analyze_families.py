@@ -1,3 +1,4 @@
+# long: a case a format, in the order of docs/analyze.md, with the writers above them
 """Every reader on the hand-written sample of its format, against numbers counted by hand."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# long: a case a format or a damage, with the writers above them
 """Every reader on a real file or on lines shaped by the real writer; and everything that can be wrong with a file."""
 
 from __future__ import annotations

@@ -10,8 +10,10 @@ pytest.importorskip("pydantic", reason="the configuration needs the cli extra")
 
 from bipace.core.estimators import RECIPES, recipe_options
 from bipace.train.config import (
+    PRESETS,
     Config,
     ConfigError,
+    UpdateConfig,
     config_from,
     config_schema,
     describe_config,
@@ -19,6 +21,7 @@ from bipace.train.config import (
     value_of,
     write_config,
 )
+from bipace.train.threads import choose_threads
 
 
 def test_defaults_are_a_valid_configuration():
@@ -202,3 +205,18 @@ def test_options_of_a_file_that_another_recipe_does_not_take_are_left_out(estima
 def test_a_credit_option_that_was_asked_for_is_never_dropped():
     with pytest.raises(ConfigError, match="mode"):
         load_config(Path("demo"), ["estimator=dr_grpo", "credit.mode=mean_norm"])
+
+
+def test_what_the_descriptions_say_of_presets_and_threads_is_so(monkeypatch):
+    """Three of them were false: 0.4 in every preset, threads by size alone, an update like verl-agent's by default."""
+    described = {row["key"]: row["meaning"] for row in config_schema()}
+    greedy = {
+        path.stem: load_config(path).run.validation_temperature for path in sorted(PRESETS.glob("*.toml"))
+    }
+    assert {name for name, value in greedy.items() if value == 0.4} == {n for n in greedy if "qwen" in n}
+    assert "presets named qwen use 0.4" in described["run.validation_temperature"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert choose_threads(10**9, None, cores=8).why == "OMP_NUM_THREADS"
+    assert "default: OMP_NUM_THREADS, else one below 10 M" in described["actor.threads"]
+    assert (UpdateConfig().kl_loss_coef, UpdateConfig().entropy_coef) == (0.0, 0.0)  # verl-agent: 0.01, 0.001
+    assert "verl-agent's except" not in UpdateConfig.__doc__

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import json
-import shutil
-
 import numpy as np
 import pytest
 import torch
@@ -210,57 +207,6 @@ def test_layer_index(actor):
     for wrong in (4, -5, 1.0, 1.5, True):
         with pytest.raises(ValueError, match=r"layer is .* from -4 to 3"):
             actor.layer_index(wrong)
-
-
-def test_a_save_that_fails_at_the_last_moment_leaves_the_old_folder(tiny_actor_folder, tmp_path):
-    class Vanishing:
-        """A tokenizer whose folder is gone when it is to be renamed."""
-
-        def save_pretrained(self, folder):
-            shutil.rmtree(folder)
-
-    folder = shutil.copytree(tiny_actor_folder, tmp_path / "actor")
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    broken = Actor.load(folder)
-    broken.tokenizer = Vanishing()
-    with pytest.raises(FileNotFoundError):
-        broken.save(folder)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert [path.name for path in tmp_path.iterdir()] == ["actor"]
-
-
-def test_saved_folder_gives_identical_logits(actor, tmp_path):
-    for _ in range(2):
-        actor.save(tmp_path / "out")
-    again = Actor.load(tmp_path / "out")
-    ids = torch.tensor([prompts()[1]])
-    with torch.no_grad():
-        assert torch.equal(actor.model(ids).logits, again.model(ids).logits)
-    assert again.tokenizer.chat_template == actor.tokenizer.chat_template
-    assert [p.name for p in tmp_path.iterdir()] == ["out"]
-
-
-@pytest.mark.parametrize(
-    ("remove", "message"),
-    [
-        (["config.json"], "no config.json"),
-        (["model.safetensors"], "no weights"),
-        (["tokenizer.json"], "no tokenizer"),
-        (["chat_template.jinja"], "no chat template"),
-    ],
-)
-def test_incomplete_folder_is_one_clear_error(tiny_actor_folder, tmp_path, remove, message):
-    folder = shutil.copytree(tiny_actor_folder, tmp_path / "copy")
-    for name in remove:
-        (folder / name).unlink()
-    assert "chat_template" not in json.loads((folder / "tokenizer_config.json").read_text())
-    with pytest.raises((FileNotFoundError, ValueError), match=message):
-        Actor.load(folder)
-
-
-def test_missing_folder_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        Actor.load(tmp_path / "nowhere")
 
 
 def test_buckets_hold_similar_lengths_within_the_budget():

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import itertools
-import math
 from dataclasses import asdict
 
 import numpy as np
@@ -15,18 +12,13 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from bipace.core.advantages import advantages
 from bipace.core.rows import build_batch
-from bipace.envs.base import Turn
-from bipace.envs.registry import get_suite
 from bipace.integrations.common.capture import capture, last_prompt_states, layer_index
 from bipace.integrations.common.preflight import root_error
 from bipace.integrations.common.rows import to_table
-from bipace.integrations.verl.episode import Call, Limits, play
 from bipace.integrations.verl.guards import check_config, check_version
 from bipace.integrations.verl.rows import batch_metrics, engine_steps, parse_key
 from bipace.integrations.verl.settings import ESTIMATORS, read_settings
-from bipace.policies.hf import Actor
 from bipace.rollout.records import EpisodeSummary
-from bipace.train.actors import actor_folder
 
 
 def whole(**more):
@@ -260,153 +252,6 @@ def test_a_layer_outside_the_model_is_refused(layer):
         layer_index(layer, 3)
 
 
-@pytest.mark.parametrize("style", ["transcript", "window"])
-def test_an_expert_played_through_the_agent_loop_wins_and_its_rows_chain(style):
-    suite = get_suite("textcraft")
-    task = suite.splits["train-panel"][0]
-    plan = list(suite.expert(task))
-    tokenizer = Actor.load(actor_folder("textcraft-small")).tokenizer
-    settings = read_settings({"prompt": {"style": style}}, "bipace")
-    answers = iter(plan)
-
-    async def generate(prompt):
-        tokens = [*tokenizer.encode(next(answers), add_special_tokens=False), tokenizer.eos_token_id]
-        return Call(tokens, None, {})
-
-    rows = asyncio.run(play(suite, task, generate, tokenizer, settings, Limits(960, 32, suite.max_steps)))
-    assert [r.record["command"] for r in rows] == plan
-    assert [r.record["reward"] for r in rows] == [0.0] * (len(plan) - 1) + [10.0]
-    expected = whole(steps=len(plan), reward=1.0, won=True, terminated=True, truncated=False)
-    assert all(r.record["episode"] == expected for r in rows)
-    if style == "transcript":
-        for before, after in itertools.pairwise(rows):
-            grown = [*before.prompt, *before.call.tokens]
-            assert after.prompt[: len(grown)] == grown
-
-
-class Faulty:
-    """A suite whose environment fails in a chosen way."""
-
-    name, max_steps, instructions, splits = "faulty", 5, "", {"all": ("a",)}
-
-    def __init__(self, how):
-        self.how = how
-
-    def make(self):
-        if self.how == "make":
-            raise OSError("no environment today")
-        return self
-
-    def reset(self, task):
-        if self.how == "reset":
-            raise SystemExit(3)
-        return Turn("begin")
-
-    def step(self, action):
-        if self.how == "raises":
-            raise OSError("the environment's server is gone")
-        if self.how == "exits":
-            raise SystemExit(1)
-        answers = {"none": None, "observation": Turn(["not text"]), "nan": Turn("go on", math.nan)}
-        return answers[self.how]
-
-
-FAULTS = {
-    "make": (0, "OSError: no environment today"),
-    "reset": (0, "SystemExit: 3"),
-    "raises": (1, "OSError: the environment's server is gone"),
-    "exits": (1, "SystemExit: 1"),
-    "none": (1, "TypeError: the environment answered with a NoneType"),
-    "observation": (1, "TypeError: the observation is a list"),
-    "nan": (1, "ValueError: the reward is nan"),
-}
-
-
-class Half:
-    """A suite that pays half for the first step and calls the second one a win."""
-
-    name, max_steps, instructions, splits = "half", 5, "", {"all": ("a",)}
-
-    def make(self):
-        self.steps = 0
-        return self
-
-    def reset(self, task):
-        return Turn("begin")
-
-    def step(self, action):
-        self.steps += 1
-        return Turn("on", 0.5 if self.steps == 1 else 0.25, terminated=self.steps == 2, won=self.steps == 2)
-
-
-@pytest.mark.parametrize(("reward", "paid"), [("score", [5.0, 2.5]), ("success", [0.0, 10.0])])
-def test_a_step_is_paid_the_score_or_the_success(reward, paid):
-    tokenizer = Actor.load(actor_folder("textcraft-small")).tokenizer
-
-    async def generate(prompt):
-        return Call([5, tokenizer.eos_token_id], None, {})
-
-    settings = read_settings({"env": {"reward": reward}}, "bipace")
-    rows = asyncio.run(play(Half(), "a", generate, tokenizer, settings, Limits(960, 32, 5)))
-    assert [r.record["reward"] for r in rows] == paid
-    assert {r.record["total"] for r in rows} == {sum(paid)}
-    assert rows[0].record["episode"]["reward"] == 0.75
-
-
-@pytest.mark.parametrize("how", FAULTS)
-@pytest.mark.parametrize("style", ["transcript", "window"])
-def test_a_failing_environment_costs_its_own_episode_only(style, how, caplog):
-    tokenizer = Actor.load(actor_folder("textcraft-small")).tokenizer
-
-    async def generate(prompt):
-        return Call([5, tokenizer.eos_token_id], None, {})
-
-    settings = read_settings({"prompt": {"style": style}}, "bipace")
-    rows = asyncio.run(play(Faulty(how), "a", generate, tokenizer, settings, Limits(960, 32, 5)))
-    count, message = FAULTS[how]
-    assert [r.record["episode"]["aborted"] for r in rows] == [True] * count
-    assert message in caplog.text
-    assert all(math.isfinite(r.record["reward"]) for r in rows)
-
-
-def test_a_model_that_gives_no_tokens_ends_the_episode_without_a_row(caplog):
-    tokenizer = Actor.load(actor_folder("textcraft-small")).tokenizer
-    suite = get_suite("textcraft")
-    answers = iter([[5, tokenizer.eos_token_id], []])
-
-    async def generate(prompt):
-        return Call(next(answers), None, {})
-
-    settings = read_settings({}, "bipace")
-    task = suite.splits["train-panel"][0]
-    rows = asyncio.run(play(suite, task, generate, tokenizer, settings, Limits(960, 32, 5)))
-    assert [r.record["episode"]["aborted"] for r in rows] == [True]
-    assert "the model gave no tokens" in caplog.text
-
-
-def test_a_first_prompt_that_does_not_fit_gives_no_rows():
-    tokenizer = Actor.load(actor_folder("textcraft-small")).tokenizer
-    suite = get_suite("textcraft")
-
-    async def generate(prompt):
-        raise AssertionError("the model was called")
-
-    task = suite.splits["train-panel"][0]
-    assert (
-        asyncio.run(play(suite, task, generate, tokenizer, read_settings({}, "bipace"), Limits(10, 32, 5)))
-        == []
-    )
-
-
-def test_an_episode_that_left_no_row_is_counted():
-    keys, rows, _ = records(np.random.default_rng(3), groups=2, members=4)
-    lost = [k.startswith("u_1_2_") for k in keys]
-    kept = [(k, r) for k, r, gone in zip(keys, rows, lost, strict=True) if not gone]
-    found = batch_metrics([k for k, _ in kept], [r for _, r in kept], [False] * len(kept), group_size=4)
-    assert found["event/missing_episodes"] == 1
-    assert found["episode/count"] == 7
-
-
 @pytest.mark.parametrize(
     ("log", "error"),
     [
@@ -425,3 +270,12 @@ def test_an_episode_that_left_no_row_is_counted():
 )
 def test_the_error_that_ended_a_dry_run_is_found_in_its_output(log, error):
     assert root_error(log) == error
+
+
+def test_an_episode_that_left_no_row_is_counted():
+    keys, rows, _ = records(np.random.default_rng(3), groups=2, members=4)
+    lost = [k.startswith("u_1_2_") for k in keys]
+    kept = [(k, r) for k, r, gone in zip(keys, rows, lost, strict=True) if not gone]
+    found = batch_metrics([k for k, _ in kept], [r for _, r in kept], [False] * len(kept), group_size=4)
+    assert found["event/missing_episodes"] == 1
+    assert found["episode/count"] == 7

@@ -51,10 +51,8 @@ def test_a_killed_process_is_told_by_its_signal(tmp_path):
 
 
 def test_workers_bound_how_many_run_side_by_side(tmp_path):
-    code = "print(json.dumps({'at': time.time()}), flush=True); time.sleep(0.3); print(json.dumps({'at': time.time()}))"
+    code = "print('{}', flush=True); time.sleep(0.3); print('{}')"
     found = run([job(tmp_path, str(i), code) for i in range(3)], workers=1)
-    times = [said["at"] for _, said in found["message"]]
-    assert times == sorted(times)
     assert [name for name, _ in found["message"]] == ["0", "0", "1", "1", "2", "2"]
 
 

@@ -1,3 +1,4 @@
+# long: every public part carries an example that a test runs; without them it has 300 lines.
 """The whole analysis as one object: what the terminal, the page, `--json` and a notebook show."""
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def own_credit(
 
 
 def feature_clusters(batch: StepBatch, eps: float) -> Ints:
-    """`by_features` labels of one radius, computed once for the three recipes that share them."""
+    """`by_features` labels of one radius, computed once for all recipes of `BY_FEATURES`."""
     largest = int(segments.count(segments.compact(batch.task)).max())
     return by_features(batch, eps, form="gram" if largest <= GRAM_ROWS else "plain")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from bipace.truth.hypothesis import hypothesis
 from bipace.truth.score import score_all
 from bipace.truth.table import Truth, load_truth, save_truth
 from bipace.truth.worlds import world_truth
+
+if TYPE_CHECKING:
+    from bipace.truth.rerolls import Settings
 
 __all__ = ["actor_truths", "chosen", "judge", "reread", "world_truths"]
 
@@ -55,9 +58,32 @@ def actor_truths(
         rerolls: K.
         seeds: number of collections.
     """
-    import torch
     from rich.console import Console
     from rich.progress import Progress
+
+    collect, settings, tasks = _measurement(actor, overrides, group_size, rerolls)
+    truths: list[Truth] = []
+    with Progress(console=Console(file=sys.stderr)) as progress:
+        for seed in range(seeds):
+            bar = progress.add_task(f"seed {seed}", total=groups)
+            drawn = np.random.default_rng(seed).choice(len(tasks), min(groups, len(tasks)), replace=False)
+            truths.append(
+                collect(
+                    [tasks[int(i)] for i in drawn],
+                    folder / f"seed{seed}",
+                    replace(settings, seed=seed),
+                    progress=lambda done, _total, bar=bar: progress.update(bar, completed=done),
+                )
+            )
+            progress.update(bar, completed=groups)
+    return truths
+
+
+def _measurement(
+    actor: str, overrides: Sequence[str], group_size: int, rerolls: int
+) -> tuple[Callable[..., Truth], Settings, Sequence[str]]:
+    """`measure` for this actor, how it measures, and the tasks to draw from."""
+    import torch
 
     from bipace.envs.registry import get_suite
     from bipace.rollout.panel import choose_panels
@@ -74,20 +100,18 @@ def actor_truths(
     model = open_actor(place, device=config.actor.device)
     use_threads(model, config.actor.threads)
     split = choose_panels(suite, config.env.split, config.env.panel, config.env.held_out).split
-    tasks = suite.splits[split]
     temperature = config.rollout.temperature
-    identity = {
-        "actor": weights_hash(place),
-        "split": split,
-        "prompt": config.prompt.model_dump(mode="json"),
-    }
     collect = partial(
         measure,
         model,
         make_collector(config, suite),
         describe=partial(describe, model, temperature=temperature),
         generator=lambda number: torch.Generator(device=model.device).manual_seed(number),
-        identity=identity,
+        identity={
+            "actor": weights_hash(place),
+            "split": split,
+            "prompt": config.prompt.model_dump(mode="json"),
+        },
     )
     settings = Settings(
         group_size,
@@ -97,21 +121,7 @@ def actor_truths(
         action_key=config.features.action_key,
         refused_actions=config.features.refused_actions,
     )
-    truths: list[Truth] = []
-    with Progress(console=Console(file=sys.stderr)) as progress:
-        for seed in range(seeds):
-            bar = progress.add_task(f"seed {seed}", total=groups)
-            drawn = np.random.default_rng(seed).choice(len(tasks), min(groups, len(tasks)), replace=False)
-            truths.append(
-                collect(
-                    [tasks[int(i)] for i in drawn],
-                    folder / f"seed{seed}",
-                    replace(settings, seed=seed),
-                    progress=lambda done, _total, bar=bar: progress.update(bar, completed=done),
-                )
-            )
-            progress.update(bar, completed=groups)
-    return truths
+    return collect, settings, suite.splits[split]
 
 
 def reread(truths: Sequence[Truth], folder: Path, model: str, overrides: Sequence[str]) -> list[Truth]:

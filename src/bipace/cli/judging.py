@@ -18,6 +18,7 @@ __all__ = ["analyze", "credit"]
 _WORLD = "world:"
 
 
+# long: a parameter an option, with the words that --help shows
 def credit(
     source: Annotated[
         str, typer.Argument(help="world:NAME (exact truth), a shipped actor, a run or a model folder")
@@ -85,6 +86,7 @@ def credit(
     Console().print(f"scores {folder / 'credit.json'}\npicture {folder / 'credit.png'}", highlight=False)
 
 
+# long: a parameter an option, with the words that --help shows
 def analyze(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="trajectory files, or folders of them")

@@ -1,7 +1,8 @@
 """The sections of the configuration: every field with its one default and what it means.
 
-A section whose name ends in `Settings` holds what `bipace train` and every adapter read alike; the one that
-extends it adds what only our own trainer has, because an engine has a key of its own for it.
+A section whose name ends in `Settings` holds what `bipace train` reads and adapters read too: features and
+penalty all of them, environment and prompt those that play the episodes themselves. The one that extends it
+adds what only our own trainer has, because an engine has a key of its own for it.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class EnvConfig(EnvSettings):
         description="fixed task list for validation, which chooses the best checkpoint; default: the suite's",
     )
     held_out: tuple[str, ...] | None = Field(
-        default=None, strict=False, description="panels reported beside it; default: the suite's next two"
+        default=None, strict=False, description="panels reported beside it; default: the suite's"
     )
     step_seconds: float | None = Field(
         default=None,
@@ -85,7 +86,8 @@ class ActorConfig(Section):
     """The policy: a folder with a Hugging Face causal language model."""
 
     folder: str = Field(
-        default="textcraft-small", description="a shipped actor (textcraft-small) or a folder"
+        default="textcraft-small",
+        description="a shipped actor or a fetched model (`bipace models`), or a folder",
     )
     device: str = Field(default="cpu", description="cpu or cuda")
     autocast: bool = Field(default=False, description="run the update's forward in bfloat16 autocast")
@@ -110,7 +112,8 @@ class ActorConfig(Section):
     threads: int | None = Field(
         default=None,
         ge=1,
-        description="CPU threads of the model; default: one below 10 M parameters, else all cores",
+        description="CPU threads of the model; default: OMP_NUM_THREADS, else one below 10 M parameters or where "
+        "threads would spin while they wait, else all cores",
     )
 
 
@@ -221,7 +224,7 @@ class UpdateSettings(Section):
 
 
 class UpdateConfig(UpdateSettings):
-    """The policy gradient step (PPO; the values are verl-agent's except the learning rate, see docs/design.md).
+    """The policy gradient step: PPO for a small actor; the presets named qwen set it as verl-agent does.
 
     Attributes:
         dual_clip: bound on the ratio where the advantage is negative; no key, 3 in every published run.
@@ -267,7 +270,9 @@ class RunConfig(Section):
     iterations: int = Field(default=150, ge=1, description="rollouts and updates")
     seed: int = Field(default=0, ge=0, description="one seed: tasks, sampling and shuffling follow from it")
     validate_every: int = Field(default=10, ge=1, description="iterations between validations on env.panel")
-    validation_temperature: float = Field(default=1.0, ge=0, description="0 is greedy; the presets use 0.4")
+    validation_temperature: float = Field(
+        default=1.0, ge=0, description="0 is greedy; verl-agent and the presets named qwen use 0.4"
+    )
     save_every: int = Field(default=10, ge=1, description="iterations between checkpoints")
     save_rollouts: bool = Field(default=False, description="write every trajectory to rollouts.jsonl")
     loggers: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = Field(

@@ -1,3 +1,4 @@
+# long: every public part carries an example that a test runs; without them it is under 300 lines.
 """The one formula: an advantage is a sum of terms, each (Q - V) / scale inside its own clusters.
 
     A(i) = sum_terms  w * (Q_i - V_i) / scale_i

@@ -1,3 +1,4 @@
+# long: every public part carries an example that a test runs; without them it is under 300 lines.
 """Clusterings: which steps of a prompt group are compared with each other.
 
 Each function maps a table to compact integer labels [N]. Two rows with one label are *peers*. No cluster ever
@@ -9,9 +10,8 @@ texts it declares so (`bipace.core.parts.needs`). `ByHistory`, `BySimilarity`, `
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from bipace.core.features import Features, on_host
 from bipace.core.greedy import Centroid, Form, greedy_cosine, unit
 from bipace.core.ngrams import ngram_vectors
 from bipace.core.parts import needs, needs_of
+from bipace.core.similarity import BySimilarity, by_similarity
 from bipace.core.steps import Ints, StepBatch
 
 __all__ = [
@@ -102,46 +103,6 @@ def by_history(batch: StepBatch, k: int = 1) -> Ints:
     short = np.flatnonzero(batch.t < k - 1)
     out[short] = len(batch) + np.arange(len(short))
     return segments.compact(out)
-
-
-@needs("texts")
-def by_similarity(batch: StepBatch, ratio: float = 0.95) -> Ints:
-    """Peers have similar observation text: a step joins the first cluster whose leader is similar enough.
-
-    Similarity is difflib's ratio (GiGPO's public code: >= 0.95, first match, the leader never moves). Visit
-    order: (trajectory, t) within the prompt group.
-
-    Raises:
-        ValueError: the table carries no texts, or ratio outside [0, 1].
-
-    Examples:
-        >>> from bipace.core.clustering import by_similarity
-        >>> from bipace.core.sample import sample_batch
-        >>> by_similarity(sample_batch(), ratio=0.9).tolist()
-        [0, 1, 0, 1]
-    """
-    if batch.texts is None:
-        raise ValueError(
-            "texts: None, but by_similarity compares observation texts; build the table with text"
-        )
-    if not 0.0 <= ratio <= 1.0:
-        raise ValueError(f"ratio: {ratio}, expected a similarity in [0, 1]")
-    labels = np.empty(len(batch), np.int64)
-    leaders: list[int] = []
-    known: dict[tuple[int, int], int] = {}
-    first_leader, task = 0, 0
-    for row in batch.order().tolist():
-        if not leaders or batch.task[row] != task:
-            task, first_leader = int(batch.task[row]), len(leaders)
-        observation = int(batch.observation[row])
-        key = (task, observation)
-        if key not in known:
-            match = _first_similar(batch.texts, leaders, first_leader, observation, ratio)
-            known[key] = match
-            if match == len(leaders):
-                leaders.append(observation)
-        labels[row] = known[key]
-    return segments.compact(labels)
 
 
 @needs("features")
@@ -261,25 +222,6 @@ class ByHistory:
 
 
 @dataclass(frozen=True)
-class BySimilarity:
-    """`by_similarity` with its ratio.
-
-    Examples:
-        >>> from bipace.core.clustering import BySimilarity
-        >>> sorted(BySimilarity.needs)
-        ['texts']
-    """
-
-    ratio: float = 0.95
-    name: ClassVar[str] = "by_similarity"
-    needs: ClassVar[frozenset[str]] = frozenset({"texts"})
-
-    def __call__(self, batch: StepBatch) -> Ints:
-        """[N] compact labels."""
-        return by_similarity(batch, self.ratio)
-
-
-@dataclass(frozen=True)
 class ByFeatures:
     """`by_features` with its options.
 
@@ -387,15 +329,6 @@ def remove_directions(features: Features, directions: int) -> NDArray[np.float32
     covariance = (np.transpose(vectors) @ vectors).astype(np.float64)
     top = np.linalg.eigh(covariance)[1][:, ::-1][:, :directions].astype(np.float32)
     return vectors - (vectors @ top) @ np.transpose(top)
-
-
-def _first_similar(
-    texts: Sequence[str], leaders: list[int], first: int, observation: int, ratio: float
-) -> int:
-    for index in range(first, len(leaders)):
-        if SequenceMatcher(None, texts[leaders[index]], texts[observation]).ratio() >= ratio:
-            return index
-    return len(leaders)
 
 
 def _check_radius(eps: float) -> None:

@@ -91,6 +91,7 @@ class Rows:
         return out
 
 
+# long: a column an argument, and half of it says what they are
 def build_batch(
     *,
     task: Sequence[object],
@@ -151,24 +152,20 @@ def build_batch(
         (2, {'aborted': 1})
     """
     n = len(task)
-    columns = {
-        "trajectory": trajectory,
-        "t": t,
-        "reward": reward,
-        "observation": observation,
-        "action": action,
-    }
-    optional = {
-        "terminated": terminated,
-        "truncated": truncated,
-        "features": features,
-        "penalty": penalty,
-        "padding": padding,
-        "aborted": aborted,
-    }
-    for name, column in {**columns, **{k: v for k, v in optional.items() if v is not None}}.items():
-        if len(column) != n:
-            raise ValueError(f"{name}: {len(column)} entries, expected {n}, one per row as in task")
+    _check_lengths(
+        n,
+        trajectory=trajectory,
+        t=t,
+        reward=reward,
+        observation=observation,
+        action=action,
+        terminated=terminated,
+        truncated=truncated,
+        features=features,
+        penalty=penalty,
+        padding=padding,
+        aborted=aborted,
+    )
     task_label = ranked(task)
     trajectory_label = segments.pair(task_label, ranked(trajectory))
     rewards = np.array([np.nan if r is None else float(r) for r in reward], np.float64)
@@ -211,6 +208,12 @@ def build_batch(
     )
     _warn_lone(batch)
     return Rows(batch, kept, n, {reason: rows for reason, rows in dropped.items() if rows})
+
+
+def _check_lengths(n: int, **columns: Any) -> None:
+    for name, column in columns.items():
+        if column is not None and len(column) != n:
+            raise ValueError(f"{name}: {len(column)} entries, expected {n}, one per row as in task")
 
 
 def _mask(values: Sequence[bool] | None, n: int) -> Bools:

@@ -30,6 +30,7 @@ from bipace.integrations.common.spread import floating
 __all__ = ["compute_advantage"]
 
 
+# long: verl-agent's own signature, and half of it says what the arguments are
 def compute_advantage(
     *,
     token_level_rewards: torch.Tensor,

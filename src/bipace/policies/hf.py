@@ -68,10 +68,7 @@ class Actor(LanguageModel):
                 "tokenizer_config.json, is expected"
             )
         # The resolved path is what an adapter remembers of its model.
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            folder.resolve(), local_files_only=True, dtype=dtype, use_safetensors=True
-        )
-        return cls(model.to(device), tokenizer)
+        return cls(_load_whole(folder.resolve(), dtype).to(device), tokenizer)
 
     def add_lora(self, *, rank: int, alpha: float, targets: tuple[str, ...], seed: int) -> None:
         """Freeze the weights and train low-rank matrices beside them (bipace.policies.lora.add_adapter)."""
@@ -147,6 +144,25 @@ class Actor(LanguageModel):
 
     def sync(self) -> None:
         """Nothing to hand over: sessions read the weights that are trained."""
+
+
+def _load_whole(folder: Path, dtype: torch.dtype) -> Any:
+    """The model, with every weight from its files: transformers would draw a missing one, and say so in a table."""
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            folder, local_files_only=True, dtype=dtype, use_safetensors=True, output_loading_info=True
+        )
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+    model, report = loaded
+    if missing := sorted(report["missing_keys"]):
+        raise ValueError(
+            f"{folder}: {len(missing)} weights are missing from its safetensors, the first is {missing[0]}; "
+            "take a whole copy"
+        )
+    return model
 
 
 def _require_files(folder: Path) -> None:

@@ -13,11 +13,12 @@ import numpy as np
 
 from bipace.core.diagnostics import degenerate_clusters
 from bipace.report.curves import curve, series
-from bipace.report.diagnostics import COST_PARTS, DIAGNOSTICS
+from bipace.report.diagnostics import DIAGNOSTICS
 from bipace.report.episodes import sample_episodes
+from bipace.report.method_tables import Methods, by_family, cost_by_part, settings_that_differ
 from bipace.report.paired import whole_curves
 from bipace.report.paper_tables import chosen_iterations, paper_tables
-from bipace.report.runs import RunRecord, StudyRecord, config_differences
+from bipace.report.runs import RunRecord, StudyRecord
 from bipace.report.stats import (
     first_reaching,
     improvement,
@@ -32,8 +33,6 @@ __all__ = ["CONFIDENCE", "RESAMPLES", "summarize_study"]
 CONFIDENCE, RESAMPLES = 0.95, 2000
 _STEP = 0.05  # default thresholds are multiples of it
 _MOST_THRESHOLDS = 6
-
-Methods = Mapping[str, Sequence[RunRecord]]
 
 
 def summarize_study(
@@ -77,7 +76,7 @@ def summarize_study(
             e: _environment(m, chosen, thresholds or study.thresholds, at) for e, m in environments.items()
         },
         "diagnostics": {d.key: {"label": d.label, "unit": d.unit} for d in DIAGNOSTICS},
-        "config": _config(study.runs),
+        "config": settings_that_differ(study.runs),
         "episodes": sample_episodes(study.runs),
     }
 
@@ -221,8 +220,8 @@ def _environment(
         "whole_curves": whole_curves(methods, baseline, resamples=RESAMPLES, confidence=CONFIDENCE),
         "improvement": _pairs(methods),
         "paper": paper_tables(methods, chosen_iterations(records, at)),
-        "families": {panel: _families(methods, panel) for panel in panels},
-        "cost": {m: _cost(runs) for m, runs in methods.items()},
+        "families": {panel: by_family(methods, panel) for panel in panels},
+        "cost": {m: cost_by_part(runs) for m, runs in methods.items()},
     }
 
 
@@ -270,53 +269,3 @@ def _pairs(methods: Methods) -> dict[str, dict[str, Any]]:
     peaks = {m: _peak_and_last(runs)[0] for m, runs in methods.items()}
     peaks = {m: peak for m, peak in peaks.items() if len(peak)}
     return {a: {b: _improvement([(x, y)]) for b, y in peaks.items() if a != b} for a, x in peaks.items()}
-
-
-def _families(methods: Methods, panel: str) -> dict[str, dict[str, Any]]:
-    """Method -> family -> success at the last validation of the panel, over seeds."""
-    prefix = f"val/{panel}/success/"
-    found: dict[str, dict[str, Any]] = {}
-    for method, runs in methods.items():
-        keys = sorted({k for run in runs for line in run.metrics for k in line if k.startswith(prefix)})
-        found[method] = {}
-        for key in keys:
-            ends = [values for run in runs if (values := series(run, key)[1])]
-            mean, std = mean_std([v[-1] for v in ends])
-            found[method][key.removeprefix(prefix)] = {
-                "first": mean_std([v[0] for v in ends])[0],
-                "mean": mean,
-                "std": std,
-            }
-    return found
-
-
-def _cost(runs: Sequence[RunRecord]) -> dict[str, float]:
-    """Median seconds of an iteration by part, over the iterations of all seeds; what no part covers is `other`."""
-    found: dict[str, float] = {}
-    for part in (*COST_PARTS, "iteration"):
-        values = [v for run in runs for v in series(run, f"timing_s/{part}")[1]]
-        if values:
-            found[part] = float(np.median(values))
-    if "iteration" in found:
-        found["other"] = max(found["iteration"] - sum(found.get(part, 0.0) for part in COST_PARTS), 0.0)
-    shares = [v for run in runs for v in series(run, "perf/credit_share")[1]]
-    return {**found, "credit_share": float(np.median(shares))} if shares else found
-
-
-def _config(runs: Sequence[RunRecord]) -> dict[str, Any]:
-    """Settings in which environments and methods differ; the seed is what repetitions differ in."""
-    shown: dict[str, dict[str, Any]] = {}
-    for run in runs:
-        kept = {k: v for k, v in run.config.items() if k != "run.seed"}
-        shown.setdefault(f"{run.environment}/{run.method}", kept)
-    within = sorted(
-        {
-            key
-            for name in shown
-            for key in config_differences(
-                {r.name: r.config for r in runs if f"{r.environment}/{r.method}" == name}
-            )
-            if key != "run.seed"
-        }
-    )
-    return {"names": list(shown), "differences": config_differences(shown), "differ_between_seeds": within}

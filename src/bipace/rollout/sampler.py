@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
+from bipace.rollout.streams import Stream, stream
 
 __all__ = ["Order", "choose_tasks"]
 
 Order = Literal["draws", "passes"]
-_DRAWS, _PASSES = 0, 3  # streams of (seed, iteration, stream); 1 and 2 are the training loop's
 
 
 def choose_tasks(n: int, count: int, *, seed: int, iteration: int, order: Order) -> list[int]:
@@ -32,7 +31,7 @@ def choose_tasks(n: int, count: int, *, seed: int, iteration: int, order: Order)
     if not 1 <= count <= n:
         raise ValueError(f"rollout.tasks: {count}, expected 1 to {n}, the number of tasks in the split")
     if order == "draws":
-        return np.random.default_rng((seed, iteration, _DRAWS)).choice(n, count, replace=False).tolist()
+        return stream(seed, iteration, Stream.TASKS).choice(n, count, replace=False).tolist()
     number, position = divmod(iteration, n // count)
-    shuffled = np.random.default_rng((seed, number, _PASSES)).permutation(n)
+    shuffled = stream(seed, number, Stream.PASSES).permutation(n)
     return shuffled[position * count : (position + 1) * count].tolist()

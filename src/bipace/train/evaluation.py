@@ -11,7 +11,7 @@ from bipace.envs.registry import get_suite
 from bipace.rollout.panel import PanelResult, choose_panels, evaluate, panel_tasks
 from bipace.train.actors import make_collector, open_actor
 from bipace.train.config import Config
-from bipace.train.loop import refuse_aborted
+from bipace.train.stopped import refuse_aborted
 from bipace.train.threads import use_threads
 
 __all__ = ["evaluate_actor"]

@@ -20,7 +20,7 @@ from bipace.train.config import UpdateConfig
 from bipace.train.losses import k3, policy_loss
 from bipace.train.scored import score_part
 
-__all__ = ["token_values", "update_policy"]
+__all__ = ["make_optimizer", "set_learning_rate", "token_values", "update_policy"]
 
 
 def token_values(sequences: Sequence[TokenSequence], step_values: Floats) -> list[torch.Tensor]:
@@ -45,6 +45,20 @@ def token_values(sequences: Sequence[TokenSequence], step_values: Floats) -> lis
             out.append(torch.from_numpy(np.repeat(values, lengths).astype(np.float32)))
         position += len(lengths)
     return out
+
+
+def make_optimizer(actor: Actor, config: UpdateConfig) -> torch.optim.Optimizer:
+    """AdamW over the actor's parameters."""
+    return torch.optim.AdamW(
+        actor.model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
+    )
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, config: UpdateConfig, iteration: int) -> None:
+    """Linear decay to a tenth over lr_decay iterations; it depends on the iteration alone, so it resumes itself."""
+    left = max(0.0, 1.0 - iteration / config.lr_decay) if config.lr_decay else 1.0
+    for group in optimizer.param_groups:
+        group["lr"] = config.lr * (0.1 + 0.9 * left)
 
 
 def update_policy(

@@ -24,8 +24,8 @@ from bipace.train.actors import make_collector, open_actor
 from bipace.train.config import Config, ConfigError, load_config
 from bipace.train.files import one_kind_of_full_disk, write_json
 from bipace.train.imitation import SIZES, batches, code_tokens, demonstrate, encode, imitate, new_actor
-from bipace.train.loop import refuse_aborted
 from bipace.train.places import actor_folder
+from bipace.train.stopped import refuse_aborted
 from bipace.train.threads import use_threads
 
 __all__ = ["WarmStart", "make_actor", "read_card"]

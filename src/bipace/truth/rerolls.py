@@ -78,6 +78,7 @@ class Settings:
                 )
 
 
+# long: a third of it says what the arguments are
 def measure(
     actor: Decoder,
     collector: Collector,

@@ -23,6 +23,7 @@ __all__ = ["world_truth"]
 _WIDTH, _NOISE, _PHRASING, _SQUEEZE = 64, 0.15, 0.3, 3.0
 
 
+# long: a third of it says what the arguments are
 def world_truth(
     name: str,
     options: Mapping[str, Any] | None = None,

@@ -1,7 +1,8 @@
 """Readers of published ReAct transcripts: ADaPT's result files and Reflexion's trial logs.
 
-A thought that the environment answers with `OK.` is no step: it belongs to what was said with the next
-command.
+In ADaPT's, a thought that the environment answers with `OK.` is no step: it belongs to what was said with the
+next command, and at the end of an episode with the last one. In Reflexion's, a thought and its action are one
+step.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ class State:
         return self._admissible
 
 
+# long: one game's compiled facts and rules; taken apart, every step would look them up in two objects
 class Game:
     """One game file, compiled. `walkthrough` is the file's own solution; `task` its goal in words."""
 

@@ -10,7 +10,6 @@ Action costs are read over.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,11 +17,9 @@ from itertools import count, product
 from typing import Any
 
 from bipace.envs.alfworld.errors import GameFileError
+from bipace.envs.alfworld.sexpr import atom, read_form, show, typed_names
 
 __all__ = ["Action", "Conjunction", "Domain", "Effect", "Literal", "Problem", "parse_domain", "parse_problem"]
-
-_TOKEN = re.compile(r"[()]|[^\s()?]+|\?[^\s()?]*")
-_COMMENT = re.compile(r";[^\n]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,59 +81,6 @@ class Problem:
     goal: tuple[Conjunction, ...]
 
 
-def _read(text: str, what: str) -> list[Any]:
-    """The nested list of one parenthesised expression."""
-    root: list[Any] = []
-    stack = [root]
-    for token in _TOKEN.findall(_COMMENT.sub("", text).lower()):
-        if token == "(":
-            inner: list[Any] = []
-            stack[-1].append(inner)
-            stack.append(inner)
-        elif token == ")":
-            stack.pop()
-            if not stack:
-                raise GameFileError(f"{what}: a closing parenthesis too many")
-        else:
-            stack[-1].append(token)
-    if len(stack) != 1:
-        raise GameFileError(f"{what}: {len(stack) - 1} parentheses are never closed")
-    if len(root) != 1 or not root[0] or root[0][0] != "define":
-        raise GameFileError(f"{what}: expected one (define ...) form")
-    return root[0]
-
-
-def _typed(items: list[Any], where: str) -> list[tuple[str, str]]:
-    """`a b - t c` as [(a, t), (b, t), (c, object)]."""
-    result: list[tuple[str, str]] = []
-    waiting: list[str] = []
-    words = iter(items)
-    for item in words:
-        if not isinstance(item, str):
-            raise GameFileError(f"{where}: expected a typed list of names, found {_show(item)}")
-        if item != "-":
-            waiting.append(item)
-            continue
-        kind = next(words, None)
-        if not isinstance(kind, str):
-            raise GameFileError(f"{where}: expected one type name after '-', found {_show(kind)}")
-        result += [(name, kind) for name in waiting]
-        waiting = []
-    return result + [(name, "object") for name in waiting]
-
-
-def _show(form: Any) -> str:
-    text = "(" + " ".join(map(_show, form)) + ")" if isinstance(form, list) else str(form)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _atom(form: Any, where: str) -> list[str]:
-    """A form that must be a predicate with names behind it."""
-    if not isinstance(form, list) or not form or not all(isinstance(item, str) for item in form):
-        raise GameFileError(f"{where}: expected an atom, found {_show(form)}")
-    return form
-
-
 _OPERANDS = {"not": 1, "imply": 2, "exists": 2, "forall": 2, "when": 2}
 _MOST_CONJUNCTIONS = 256
 
@@ -145,7 +89,7 @@ def _head(form: Any, where: str) -> Any:
     """The operator or predicate of a form; operators must have their number of operands."""
     head = form[0] if isinstance(form, list) and form else form
     if isinstance(head, str) and head in _OPERANDS and len(form) != _OPERANDS[head] + 1:
-        raise GameFileError(f"{where}: '{head}' takes {_OPERANDS[head]} operands, found {_show(form)}")
+        raise GameFileError(f"{where}: '{head}' takes {_OPERANDS[head]} operands, found {show(form)}")
     return head
 
 
@@ -159,18 +103,18 @@ class _Conditions:
 
     def literal(self, form: Any, names: dict[str, str], positive: bool) -> Literal:
         """One atom, checked against the predicates of the domain."""
-        words = _atom(form, self.where)
+        words = atom(form, self.where)
         name, args = words[0], tuple(names.get(arg, arg) for arg in words[1:])
         arity = 2 if name == "=" else len(self.predicates[name]) if name in self.predicates else None
         if arity is None:
-            raise GameFileError(f"{self.where}: unknown or unsupported predicate '{name}' in {_show(form)}")
+            raise GameFileError(f"{self.where}: unknown or unsupported predicate '{name}' in {show(form)}")
         if len(args) != arity:
             raise GameFileError(
-                f"{self.where}: predicate '{name}' takes {arity} arguments, found {_show(form)}"
+                f"{self.where}: predicate '{name}' takes {arity} arguments, found {show(form)}"
             )
         for arg in args:
             if arg.startswith("?") and arg not in self.variables:
-                raise GameFileError(f"{self.where}: unbound variable '{arg}' in {_show(form)}")
+                raise GameFileError(f"{self.where}: unbound variable '{arg}' in {show(form)}")
         return Literal(name, args, positive)
 
     def normal_form(
@@ -188,18 +132,18 @@ class _Conditions:
             parts = [self.normal_form(part, names, positive) for part in form[1:]]
             if (head == "and") == positive:
                 if math.prod(map(len, parts)) > _MOST_CONJUNCTIONS:
-                    raise GameFileError(f"{self.where}: too many alternatives in {_show(form)}")
+                    raise GameFileError(f"{self.where}: too many alternatives in {show(form)}")
                 return [tuple(dict.fromkeys(sum(choice, ()))) for choice in product(*parts)]
             return [conjunction for part in parts for conjunction in part]
         if head == "exists" and positive:
             inner = dict(names)
-            for name, kind in _typed(form[1], self.where):
+            for name, kind in typed_names(form[1], self.where):
                 inner[name] = name if name not in self.variables else f"{name}@{next(self.fresh)}"
                 self.variables[inner[name]] = kind
             return self.normal_form(form[2], inner)
         if head in ("exists", "forall"):
             raise GameFileError(
-                f"{self.where}: '{head}' is not supported {'here' if positive else 'under not'}: {_show(form)}"
+                f"{self.where}: '{head}' is not supported {'here' if positive else 'under not'}: {show(form)}"
             )
         return [(self.literal(form, names, positive),)]
 
@@ -231,21 +175,21 @@ def _effects(form: Any, conditions: _Conditions, guard: tuple[Literal, ...] = ()
     elif head == "not":
         yield Effect(guard, conditions.literal(form[1], names, positive=False))
     elif head == "forall":
-        raise GameFileError(f"{conditions.where}: 'forall' effects are not supported: {_show(form)}")
+        raise GameFileError(f"{conditions.where}: 'forall' effects are not supported: {show(form)}")
     elif head != "increase":
         yield Effect(guard, conditions.literal(form, names, positive=True))
 
 
 def _action(form: list[Any], types: dict[str, str], predicates: dict[str, tuple[str, ...]]) -> Action:
     if len(form) < 2 or not isinstance(form[1], str):
-        raise GameFileError(f"pddl_domain: an action without a name: {_show(form)}")
+        raise GameFileError(f"pddl_domain: an action without a name: {show(form)}")
     where = f"action '{form[1]}'"
     parts = (
         dict(zip(form[2::2], form[3::2], strict=False)) if all(isinstance(x, str) for x in form[2::2]) else {}
     )
     if ":effect" not in parts:
         raise GameFileError(f"{where}: no :effect")
-    parameters = tuple(_typed(parts.get(":parameters", []), where))
+    parameters = tuple(typed_names(parts.get(":parameters", []), where))
     conditions = _Conditions(types, predicates, where)
     conditions.variables.update(parameters)
     effects = tuple(_effects(parts[":effect"], conditions))
@@ -253,7 +197,7 @@ def _action(form: list[Any], types: dict[str, str], predicates: dict[str, tuple[
 
 
 def _types(items: list[Any]) -> dict[str, str]:
-    types = {"object": "object", **dict(_typed(items, "pddl_domain :types"))}
+    types = {"object": "object", **dict(typed_names(items, "pddl_domain :types"))}
     for kind in types:
         above, left = kind, len(types)
         while above != "object" and above in types:
@@ -269,46 +213,48 @@ def parse_domain(text: str) -> Domain:
     types: dict[str, str] = {"object": "object"}
     predicates: dict[str, tuple[str, ...]] = {}
     actions: dict[str, Action] = {}
-    for section in _read(text, "pddl_domain")[1:]:
+    for section in read_form(text, "pddl_domain")[1:]:
         head = section[0] if isinstance(section, list) and section else section
         if head == ":types":
             types = _types(section[1:])
         elif head == ":predicates":
             for form in section[1:]:
                 if not isinstance(form, list) or not form or not isinstance(form[0], str):
-                    raise GameFileError(f"pddl_domain :predicates: cannot read {_show(form)}")
-                predicates[form[0]] = tuple(kind for _, kind in _typed(form[1:], f"predicate '{form[0]}'"))
+                    raise GameFileError(f"pddl_domain :predicates: cannot read {show(form)}")
+                predicates[form[0]] = tuple(
+                    kind for _, kind in typed_names(form[1:], f"predicate '{form[0]}'")
+                )
         elif head == ":action":
             action = _action(section, types, predicates)
             actions[action.name] = action
         elif head not in (":requirements", ":functions", "domain") and head is not None:
-            raise GameFileError(f"pddl_domain: section '{_show(head)}' is not supported")
+            raise GameFileError(f"pddl_domain: section '{show(head)}' is not supported")
     return Domain(types, predicates, actions)
 
 
 def parse_problem(text: str, domain: Domain) -> Problem:
     """The problem in `text`, checked against `domain`. Raises GameFileError."""
-    parts = [part for part in _read(text, "pddl_problem")[1:] if isinstance(part, list) and part]
+    parts = [part for part in read_form(text, "pddl_problem")[1:] if isinstance(part, list) and part]
     sections = {part[0]: part[1:] for part in parts if isinstance(part[0], str)}
     for name in (":objects", ":init", ":goal"):
         if name not in sections:
             raise GameFileError(f"pddl_problem: no {name} section")
-    objects = dict(_typed(sections[":objects"], "pddl_problem :objects"))
+    objects = dict(typed_names(sections[":objects"], "pddl_problem :objects"))
     arity = {name: len(kinds) for name, kinds in domain.predicates.items()}
     facts = []
     for form in sections[":init"]:
         if isinstance(form, list) and form[:1] == ["="]:
             continue
-        name, *args = _atom(form, "pddl_problem :init")
+        name, *args = atom(form, "pddl_problem :init")
         if name not in arity:
-            raise GameFileError(f"pddl_problem :init: unknown predicate in {_show(form)}")
+            raise GameFileError(f"pddl_problem :init: unknown predicate in {show(form)}")
         if len(args) != arity[name]:
             raise GameFileError(
-                f"pddl_problem :init: predicate '{name}' takes {arity[name]} arguments: {_show(form)}"
+                f"pddl_problem :init: predicate '{name}' takes {arity[name]} arguments: {show(form)}"
             )
         for arg in args:
             if arg not in objects:
-                raise GameFileError(f"pddl_problem :init: '{arg}' in {_show(form)} is not among the :objects")
+                raise GameFileError(f"pddl_problem :init: '{arg}' in {show(form)} is not among the :objects")
         facts.append((name, *args))
     if len(sections[":goal"]) != 1:
         raise GameFileError(f"pddl_problem :goal: expected one condition, found {len(sections[':goal'])}")

@@ -42,6 +42,7 @@ from bipace.envs.webshop.nouns import noun_finder
 from bipace.envs.webshop.pages import SEPARATOR
 from bipace.envs.webshop.search import open_index
 from bipace.envs.webshop.shop import HITS, Shop, WebShop
+from bipace.envs.webshop.texts import HOW_TO_GET_GOALS, INSTRUCTIONS, instruction
 
 __all__ = [
     "WebShop",
@@ -54,21 +55,9 @@ __all__ = [
     "synthetic_suite",
 ]
 
-HOW_TO_GET_GOALS = (
-    "the official goals, set BIPACE_WEBSHOP_DATA to the folder that holds items_shuffle_1000.json, "
-    "items_ins_v2_1000.json and items_human_ins.json (from princeton-nlp/WebShop), or take generated ones with "
-    "env.split=gen-train"
-)
 VALIDATION_GOALS = 500
 PANEL = 256  # tasks of the fixed panels
 MARKS = (SEPARATOR, "[", "]")
-
-INSTRUCTIONS = (
-    "You are shopping online. Buy a product that fits the instruction: its kind, its attributes, its options and its "
-    "price. Actions: search[words] to search, click[name] to click a button, a product id or an option shown on the "
-    "page. Choose the options asked for before you click[buy now], which ends the episode and gives your score. Give "
-    "one action per turn."
-)
 
 
 @dataclass(frozen=True)
@@ -296,9 +285,3 @@ def _suite(
         provenance=MappingProxyType(provenance),
         max_steps=max_steps,
     )
-
-
-def instruction(first: str) -> str:
-    """What the shopper is told, from the text of the first page; the whole of it where that has another form."""
-    strings = first.split(SEPARATOR)
-    return strings[2] if len(strings) > 2 and strings[1] == "Instruction:" else first

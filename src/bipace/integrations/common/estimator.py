@@ -10,11 +10,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bipace.core.advantages import Advantages, Recipe, advantages
-from bipace.core.calibrate import calibration_metrics, choose, hold
 from bipace.core.diagnostics import credit_diagnostics
 from bipace.core.features import FeaturesElsewhere
+from bipace.core.radius import at_radius
 from bipace.core.rows import Rows
-from bipace.core.steps import Floats, StepBatch
+from bipace.core.steps import Floats
 from bipace.integrations.common.rows import EngineStep, to_table
 
 __all__ = ["Credit", "Estimator"]
@@ -105,22 +105,9 @@ class Estimator:
             to_go=to_go,
             whole=whole,
         )
-        recipe, chosen = self._held(rows.batch, iteration)
+        recipe, self.radius, chosen = at_radius(
+            self.recipe, rows.batch, self.radius, every=self.calibrate_every, iteration=iteration
+        )
         found = advantages(rows.batch, recipe)
         metrics = {**events, **credit_diagnostics(rows.batch, found), **chosen}
         return Credit(rows.scatter(found.values), metrics, time.perf_counter() - started, rows, found)
-
-    def _held(self, batch: StepBatch, iteration: int) -> tuple[Recipe, dict[str, float]]:
-        """The recipe at the radius of eps="auto", chosen anew where its turn has come, and what to log of it."""
-        due = self.radius is None or (self.calibrate_every > 0 and iteration % self.calibrate_every == 0)
-        # An empty table would choose the first point of the grid, and calibrate_every=0 would keep it for
-        # ever.
-        found = choose(batch, self.recipe.terms) if due and len(batch) else None
-        if found is not None:
-            self.radius = found.eps, found.whiten
-        if self.radius is None:
-            return self.recipe, {}
-        metrics = (
-            calibration_metrics(found) if found else {"eps": self.radius[0], "whiten": float(self.radius[1])}
-        )
-        return hold(self.recipe, *self.radius), {f"credit/{name}": value for name, value in metrics.items()}

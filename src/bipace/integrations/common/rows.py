@@ -72,6 +72,7 @@ class EngineStep:
     padding: bool = False
 
 
+# long: half of it says what the arguments are
 def to_table(
     steps: Sequence[EngineStep],
     *,

@@ -55,6 +55,7 @@ _RESPONSE = {
 }
 
 
+# long: TRL wants a class without arguments, so the class is made in a closure
 def suite_environment(suite: Suite, tokenizer: Any, max_steps: int | None = None) -> type[Any]:
     """A class for TRL's `environment_factory`: one tool, `act`, which plays a suite's episodes.
 

@@ -64,6 +64,7 @@ _WHOLE_WEIGHTS = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType
 """Kinds of distribution in which a process holds every block's weights, so that a forward may stop early."""
 
 
+# long: it overrides TRL's trainer, whose hooks share the state of one batch
 class StepCreditTrainer(GRPOTrainer):
     """GRPOTrainer whose advantages come from a recipe of the core: one value a turn, on all tokens of the turn.
 
