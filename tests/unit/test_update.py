@@ -1,4 +1,6 @@
-"""The update: losses against plain numbers, a step's advantage on its own tokens alone, any cut the same gradient."""
+"""The update: losses against plain numbers, a step's advantage on its own tokens alone, any cut the same
+gradient.
+"""
 
 import math
 

@@ -1,4 +1,7 @@
-"""What every front end reads: a recipe with its options and features; and, where it plays episodes, where and how."""
+"""What every front end reads: a recipe with its options and features.
+
+And, where it plays episodes, where and how.
+"""
 
 from __future__ import annotations
 

@@ -90,7 +90,8 @@ def executed_command(action: str, offered: Turn, answer: Turn) -> str | None:
         return action.strip()
     if offered.admissible and not offered.unlisted and answer.executed not in offered.admissible:
         raise ValueError(
-            f"Turn.executed: {answer.executed!r} is none of the {len(offered.admissible)} admissible commands offered "
+            f"Turn.executed: {answer.executed!r} is none of the {len(offered.admissible)} admissible "
+            "commands offered "
             "before it; give it as it stands in Turn.admissible, or set Turn.unlisted where others apply too"
         )
     return answer.executed
@@ -98,7 +99,9 @@ def executed_command(action: str, offered: Turn, answer: Turn) -> str | None:
 
 @runtime_checkable
 class Environment(Protocol):
-    """Plays episodes of one suite, one at a time. Deterministic: the same task and actions give the same text.
+    """Plays episodes of one suite, one at a time.
+
+    Deterministic: the same task and actions give the same text.
 
     Safe to use many instances in one thread or process; an instance is not shared between threads.
 

@@ -189,7 +189,7 @@ class TextMDPSuite:
         return f"start-{start_state(self.process, task)}"
 
     def expert(self, task: str) -> tuple[str, ...]:
-        """The best policy's commands over `max_steps` steps, as this task's draws let it play, to the episode's end.
+        """The best policy's commands over `max_steps` steps, as this task's draws let it play, to the end.
 
         They solve the task where the process has a goal and chance allows it. Raises UnknownTask.
         """

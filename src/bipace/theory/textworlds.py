@@ -1,4 +1,6 @@
-"""Small text worlds with known truth: what the state says, how it says it, and what that does to text matching.
+"""Small text worlds with known truth.
+
+What the state says, how it says it, and what that does to text matching.
 
 | world | texts | exact text match |
 |---|---|---|

@@ -17,7 +17,9 @@ Version = tuple[int, int, int]
 
 
 def check_version(engine: str, version: str, low: Version, below: Version) -> None:
-    """Raise ImportError unless low <= version < below: the places an adapter plugs into move between versions.
+    """Raise ImportError unless low <= version < below.
+
+    The places an adapter plugs into move between versions.
 
     Args:
         engine: name of the engine, which is also the extra that pins it: `bipace[engine]`.
@@ -54,7 +56,8 @@ def check_group_size(recipe: Recipe, size: int, key: str) -> None:
     """
     if size == 1 and recipe.compares_steps:
         raise ValueError(
-            f"{key}: 1 with the step-level recipe {recipe.name!r}: in a group of one trajectory a step has no peers "
+            f"{key}: 1 with the step-level recipe {recipe.name!r}: in a group of one trajectory a step has "
+            "no peers "
             f"and every advantage would be 0; use {key}=8"
         )
 

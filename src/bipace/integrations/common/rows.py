@@ -182,7 +182,8 @@ def _padding(steps: Sequence[EngineStep]) -> Bools:
         padding[i], found = True, found + 1
     if found:
         warnings.warn(
-            f"{found} rows are copies of another row and are taken for padding (advantage 0, in no statistic); mark "
+            f"{found} rows are copies of another row and are taken for padding (advantage 0, in no "
+            "statistic); mark "
             "them as padding where the batch is filled",
             UndeclaredPaddingWarning,
             stacklevel=3,

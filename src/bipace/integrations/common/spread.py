@@ -14,7 +14,9 @@ __all__ = ["along_spans", "floating", "over_mask", "written_runs"]
 
 
 def over_mask(values: ArrayLike, mask: ArrayLike) -> Floats:
-    """[N] values and an [N, L] response mask -> [N, L]: a row's value on all its response tokens, 0 elsewhere.
+    """[N] values and an [N, L] response mask -> [N, L].
+
+    A row's value on all its response tokens, 0 elsewhere.
 
     Raises:
         ValueError: another number of values than rows.
@@ -31,7 +33,9 @@ def over_mask(values: ArrayLike, mask: ArrayLike) -> Floats:
 
 
 def written_runs(mask: ArrayLike) -> list[tuple[int, int]]:
-    """(start, end) of each run of tokens that the policy wrote, in order, from an [L] mask; empty where there is none.
+    """(start, end) of each run of tokens that the policy wrote, in order, from an [L] mask.
+
+    Empty where there is none.
 
     Two calls with nothing between them are one run: the mask cannot tell them apart.
 
@@ -71,7 +75,8 @@ def along_spans(
     count = sum(len(row) for row in spans)
     if len(spans) != shape[0] or count != len(values):
         raise ValueError(
-            f"spans: {count} in {len(spans)} rows for {len(values)} values in {shape[0]} rows, expected one a value"
+            f"spans: {count} in {len(spans)} rows for {len(values)} values in {shape[0]} rows, expected "
+            "one a value"
         )
     out = np.zeros(shape)
     following = iter(np.asarray(values, np.float64).tolist())
@@ -80,14 +85,15 @@ def along_spans(
         for start, end in row:
             if not free <= start < end <= shape[1]:
                 raise ValueError(
-                    f"spans: ({start}, {end}) in row {i}, expected {free} <= start < end <= {shape[1]}, in order"
+                    f"spans: ({start}, {end}) in row {i}, expected {free} <= start < end <= {shape[1]}, in "
+                    "order"
                 )
             out[i, start:end], free = next(following), end
     return out
 
 
 def floating(values: NDArray[Any], like: Any) -> Any:
-    """The values as a torch tensor on `like`'s device, in its type where that holds fractions, else float32.
+    """The values as a tensor on `like`'s device, in its type where that holds fractions, else float32.
 
     Examples:
         >>> import numpy as np
