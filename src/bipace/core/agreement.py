@@ -12,7 +12,7 @@ group's mean. It does not depend on j's action, so h is an unbiased estimate of 
 shares no return with d. The expectation of the agreement is therefore the cosine of d with the true gradient,
 up to a factor that is the same for all recipes: no truth is needed to rank them. Inner products across prompt
 groups are left out: they are few signals in much noise. Our own addition; what it picks is measured in
-docs/credit.md.
+docs/results/credit-measured.md.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ shrink down the chain, with k_l pseudo-members at the value of the level above:
 
 This is the posterior mean of a hierarchical normal model: with variance sigma^2 of a return inside a cluster
 and variance tau_l^2 of cluster means around their parent's, k_l = sigma^2 / tau_l^2 (Gelman and Hill 2007,
-chapter 12). Our own; what it is worth stands in docs/credit.md.
+chapter 12). Our own; what it is worth stands in docs/results/credit-measured.md.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def multiscale(
 
     w * (Q - V), not divided, V and Q as in `bipace.core.multiscale`. At its ends it is known: one level and
     k = k_action = 0 is the step term of `bipace` with fallback="never"; k without bound compares each step
-    with its prompt group. Our own recipe, not the paper's; what it is worth stands in docs/credit.md.
+    with its prompt group. Our own recipe, not the paper's; what it is worth stands in docs/results/credit-measured.md.
 
     Args:
         radii: falling cosine radii, one a level.
