@@ -23,13 +23,14 @@ import numpy as np
 
 import bipace.core
 from bipace.core.advantages import advantages
-from bipace.core.estimators import RECIPES, recipe
+from bipace.core.estimators import RECIPES, recipe, recipe_options
 from bipace.core.steps import StepBatch
 
 CHUNK = 9_000  # batches between two writes of the result
 RESULT = Path(__file__).parent / "results" / "fuzz.json"
 MODES = ("mean_norm", "mean_std_norm")
 FALLBACKS = ("no_diff_action", "no_same_action_peer", "never")
+GRAPHS = ("salt", "mt_grpo", "gagpo", "g2po", "graphgpo")
 TWO_TERMS = ("gigpo", "bigpo", "diff_peer", "bipace")
 
 
@@ -42,6 +43,7 @@ def draw_batch(random: np.random.Generator) -> StepBatch:
     task = np.repeat(np.repeat(random.permutation(groups), sizes), lengths)
     t = np.concatenate([np.arange(n) for n in lengths])
     n = len(t)
+    last, cut = np.r_[t[1:] == 0, True], np.repeat(random.random(len(lengths)) < 0.3, lengths)
     scale = random.choice([0.0, 1e-12, 1.0, 10.0, 1e8])
     reward = scale * random.choice(
         [np.zeros(n), np.ones(n), random.integers(-4, 5, n) / 4, random.standard_normal(n)]
@@ -53,9 +55,9 @@ def draw_batch(random: np.random.Generator) -> StepBatch:
     penalty = 0.1 * (random.random(n) < 0.2) if random.random() < 0.5 else None
     return StepBatch(
         task=task[order], trajectory=trajectory[order], t=t[order], reward=reward[order],
-        terminated=np.zeros(n, bool), truncated=np.zeros(n, bool),
-        observation=random.integers(0, random.integers(1, 6), n), action=random.integers(0, random.integers(1,
-        4), n),
+        terminated=np.zeros(n, bool), truncated=(cut & last)[order],
+        observation=random.integers(0, random.integers(1, 6), n),
+        action=random.integers(0, random.integers(1, 4), n),
         features=features[order].astype(np.float32), penalty=penalty,
         texts=("a lamp and a door", "a lamp and a desk", "", "nothing", "a lamp and a door."),
     )  # fmt: skip
@@ -77,6 +79,23 @@ def draw_multiscale(random: np.random.Generator) -> dict[str, Any]:
         "k_action": float(random.choice([0.0, 0.5])),
         "trajectory": bool(random.integers(2)),
     }
+
+
+def draw_graph(name: str, random: np.random.Generator) -> dict[str, Any]:
+    """Switches of the recipes over transitions and turns."""
+    pick = random.choice
+    choices: dict[str, Any] = {
+        "mode": str(pick(MODES)),
+        "gamma": float(pick([0.0, 0.5, 0.95, 1.0])),
+        "lam": float(pick([0.0, 0.95, 1.0])),
+        "omega": float(pick([0.01, 0.1, 0.9])),
+        "above": float(pick([-1.0, 0.0, 1.0])),
+        "reward_at_end": str(pick(["trajectory", "turn"])),
+        "clusters": str(pick(["features", "observation"])),
+        "eps": float(pick([0.0, 0.1, 1.0])),
+        "convention": str(pick(["paper", "verl_agent"])),
+    }
+    return {key: value for key, value in choices.items() if key in recipe_options(name)}
 
 
 def draw_options(name: str, random: np.random.Generator) -> dict[str, Any]:
@@ -123,7 +142,10 @@ def fuzz(batches: int, seed: int = 0, first: int = 0) -> dict[str, int]:
     for number in range(first, first + batches):
         random = np.random.default_rng((seed, number))
         name = names[number % len(names)]
-        batch, made = draw_batch(random), recipe(name, **draw_options(name, random))
+        batch, made = (
+            draw_batch(random),
+            recipe(name, **(draw_graph if name in GRAPHS else draw_options)(name, random)),
+        )
         found = advantages(batch, made).values
         assert np.isfinite(found).all(), f"{name}: non-finite in batch {number} of seed {seed}"
         if number % 10 == 0:

@@ -1,0 +1,193 @@
+"""Every recipe on the same truths: docs/results/estimators.md, its JSON and its picture, by one command.
+
+    PYTHONPATH=src python benchmarks/estimators.py [--truths runs/credit] [--learning docs/results/textcraft]
+
+Truths are those of benchmarks/credit_study.py, which says how they are collected; what is not there is left out
+and named. `--learning` adds the rank correlation of credit on the first batch with the success learned after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from credit_study import DOCS, GROUP_SIZE, GROUPS, SEEDS, WORLDS, actor_truths, at, shipped_layer
+from scipy.stats import spearmanr
+
+from bipace.core.estimators import RECIPES, recipe
+from bipace.truth.report import markdown_table
+from bipace.truth.score import score_all
+from bipace.truth.table import Truth
+from bipace.truth.worlds import world_truth
+
+ACTORS = ("textcraft-demo", "textcraft-small", "alfworld-small")
+SHOWN = ("pearson", "pearson_corrected", "spearman", "sign", "gradient_cosine")
+VARIANTS = (
+    "gigpo mode=mean_norm", "bigpo eps=0.02", "bipace eps=0.02", "bipace eps=0.1", "bipace clusters=observation",
+    "diff_peer eps=0.02", "multiscale trajectory=True",
+    "mt_grpo reward_at_end=turn", "g2po clusters=features eps=0.02", "graphgpo clusters=features eps=0.02",
+    "gagpo clusters=features eps=0.02", "salt clusters=features eps=0.02",
+)  # fmt: skip
+LEARNED = {
+    "gigpo": "gigpo", "gigpo-undivided": "gigpo mode=mean_norm", "hgpo": "hgpo", "grpo": "grpo", "rloo": "rloo",
+    "state-side-0.02": "bigpo eps=0.02", "bipace-0.02": "bipace eps=0.02", "bipace-0.05": "bipace",
+    "bipace-0.10": "bipace eps=0.1", "action-side": "bipace clusters=observation", "pooled": "pooled",
+    "diff-peer-0.02": "diff_peer eps=0.02", "multiscale": "multiscale",
+    "multiscale-trajectory": "multiscale trajectory=True", "g2po": "g2po", "graphgpo": "graphgpo",
+    "gagpo": "gagpo", "salt": "salt", "mt-grpo-turns": "mt_grpo reward_at_end=turn",
+}  # fmt: skip
+"""Methods of the studies of TextCraft and the candidate that each of them is."""
+
+
+def candidates() -> list[str]:
+    """Every recipe at its defaults that rollouts without entropies can feed, and some variants."""
+    return [name for name in RECIPES if "entropy" not in recipe(name).needs] + list(VARIANTS)
+
+
+def environments(folder: Path) -> dict[str, list[Truth]]:
+    """Environment -> its truths, one a seed; those that were not collected are left out."""
+    found = {name: actor_truths(folder / name) for name in ACTORS}
+    for name, options in WORLDS.items():
+        made = partial(world_truth, name, options, groups=GROUPS, group_size=GROUP_SIZE)
+        found[f"world:{name}"] = [made(seed=seed) for seed in range(SEEDS)]
+    return {name: truths for name, truths in found.items() if truths}
+
+
+def judge(truths: Sequence[Truth]) -> dict[str, Any]:
+    """`score_all` of every candidate at the collected group size and at G = 4."""
+    layer, collected = shipped_layer(truths[0]), int(truths[0].identity["group_size"])
+    sizes = [4] if collected > 4 else []
+    made = [at(text, layer) for text in candidates()]
+    return score_all(truths, made, group_sizes=sizes, bootstraps=200, details=False) | {
+        "group_size": collected
+    }
+
+
+def learned(folder: Path) -> dict[str, float]:
+    """Candidate -> success over all training episodes of every seed, of the records under `folder`."""
+    rates: dict[str, list[float]] = {}
+    for file in sorted(folder.glob("**/metrics.jsonl")):
+        label = LEARNED.get(file.parents[1].name)
+        if label:
+            lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+            curve = [line["episode/success_rate"] for line in lines if "episode/success_rate" in line]
+            if curve:
+                rates.setdefault(label, []).append(float(np.mean(curve)))
+    return {label: float(np.mean(found)) for label, found in rates.items()}
+
+
+def foretold(recipes: Mapping[str, Any], curve: Mapping[str, float]) -> dict[str, Any]:
+    """Rank correlation of each metric with what was learned, 95 % interval by resampling recipes."""
+    names, random = [name for name in recipes if name in curve], np.random.default_rng(0)
+    out: dict[str, Any] = {"recipes": len(names)}
+    for metric in ("pearson", "gradient_cosine"):
+        pairs = np.array([[recipes[name][metric]["value"], curve[name]] for name in names])
+        drawn = [spearmanr(*pairs[random.integers(0, len(pairs), len(pairs))].T)[0] for _ in range(2000)]
+        low, high = np.nanquantile(drawn, [0.025, 0.975])
+        out[metric] = {"value": float(spearmanr(*pairs.T)[0]), "low": float(low), "high": float(high)}
+    return out
+
+
+def draw(results: Mapping[str, Any], path: Path) -> None:
+    """Two grids of shades, recipe by environment, the best mean correlation on top."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    names = list(results)
+    figure, axes = plt.subplots(1, 2, figsize=(14, 9), layout="constrained", sharey=True)
+
+    def values(metric: str) -> Any:
+        return np.array(
+            [[results[n]["recipes"][c][metric]["value"] or 0.0 for n in names] for c in candidates()]
+        )
+
+    order = np.argsort(-values("pearson").mean(axis=1), kind="stable")
+    titles = {"pearson": "correlation with the true advantage", "gradient_cosine": "gradient cosine"}
+    for axis, (metric, title) in zip(axes, titles.items(), strict=True):
+        table = values(metric)[order]
+        axis.imshow(table, cmap="cividis", aspect="auto", vmin=0.0, vmax=1.0)
+        for (y, x), value in np.ndenumerate(table):
+            shade = "white" if value < 0.6 else "black"
+            axis.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=7, color=shade)
+        axis.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
+        axis.set_yticks(range(len(order)), [candidates()[i] for i in order], fontsize=8)
+        axis.set_title(title)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def leaders(results: Mapping[str, Any]) -> list[str]:
+    """Which candidate is first where, one line an environment."""
+    lines = []
+    for name, found in results.items():
+        said = []
+        for metric, word in (("pearson", "correlation"), ("gradient_cosine", "gradient cosine")):
+            value = {c: entry[metric]["value"] or 0.0 for c, entry in found["recipes"].items()}
+            first = max(value, key=lambda c: value[c])
+            said.append(f"highest {word} `{first}` ({value[first]:.2f})")
+        lines.append(f"- {name}: {', '.join(said)}.")
+    return lines
+
+
+def page(results: Mapping[str, Any], about: Mapping[str, Any]) -> str:
+    """Words, the picture, then a table an environment."""
+    lines = ["# Every recipe on one truth", "", *leaders(results)]
+    if missing := [name for name in ACTORS if name not in results]:
+        lines.append(f"- Not collected: {', '.join(missing)}.")
+    if said := about.get("learning"):
+        lines += [
+            f"- Rank correlation of {metric} before training with success over all of it, TextCraft, "
+            f"{said['recipes']} recipes: {said[metric]['value']:.2f} ({said[metric]['low']:.2f} to "
+            f"{said[metric]['high']:.2f}, recipes resampled)."
+            for metric in ("pearson", "gradient_cosine")
+        ]
+    lines += [
+        "",
+        f"`{about['command']}`, {about['date']}. Metrics are those of [credit.md](../credit.md), intervals of 95 %",
+        "over prompt groups; `pearson_corrected` is over the noise ceiling of the re-rolls. Recipes that read hidden",
+        "states read the layer of the shipped default. `empg` is left out: no entropies were recorded.",
+        "",
+        "![correlation and gradient cosine of every recipe](estimators.png)",
+    ]
+    for name, found in results.items():
+        head = (
+            f"{found['seeds']} seeds, G = {found['group_size']}, noise ceiling {found['noise_ceiling']:.2f}."
+        )
+        lines += ["", f"## {name}", "", head, "", markdown_table(found["recipes"], SHOWN)]
+        for size, recipes in found.get("group_sizes", {}).items():
+            lines += ["", f"G = {size}:", "", markdown_table(recipes, SHOWN)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Judge, write, draw."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--truths", type=Path, default=Path("runs/credit"))
+    parser.add_argument("--learning", type=Path, help="records of the studies, e.g. docs/results/textcraft")
+    parser.add_argument("--out", type=Path, default=DOCS)
+    arguments = parser.parse_args()
+    results = {name: judge(truths) for name, truths in environments(arguments.truths).items()}
+    about: dict[str, Any] = {
+        "command": "PYTHONPATH=src python benchmarks/estimators.py --learning docs/results/textcraft",
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "needs": {text: sorted(at(text, None).recipe.needs) for text in candidates()},
+    }
+    if arguments.learning and "textcraft-demo" in results:
+        about["learning"] = foretold(results["textcraft-demo"]["recipes"], learned(arguments.learning))
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"about": about, "results": results}, separators=(",", ":")) + "\n"
+    (arguments.out / "estimators.json").write_text(text, encoding="utf-8")
+    (arguments.out / "estimators.md").write_text(page(results, about), encoding="utf-8")
+    draw(results, arguments.out / "estimators.png")
+
+
+if __name__ == "__main__":
+    main()
