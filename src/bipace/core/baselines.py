@@ -182,6 +182,15 @@ def trajectories_mean(peers: Peers) -> Floats:
 
     Raises:
         ValueError: peers whose members are trajectories; `cluster_mean` is theirs.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> import numpy as np
+        >>> from bipace.core.baselines import trajectories_mean
+        >>> from bipace.core.sample import sample_peers
+        >>> peers = replace(sample_peers(), group=np.zeros(3, np.int64))
+        >>> trajectories_mean(peers).round(3).tolist()
+        [0.75, 0.75, 0.75]
     """
     first, group, row = _one_row_each(peers)
     return segments.mean(peers.returns[first], group)[row]
@@ -230,6 +239,15 @@ def trajectories_std(peers: Peers, delta: float = 1e-6) -> Floats:
 
     Raises:
         ValueError: as `trajectories_mean`.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> import numpy as np
+        >>> from bipace.core.baselines import trajectories_std
+        >>> from bipace.core.sample import sample_peers
+        >>> peers = replace(sample_peers(), group=np.zeros(3, np.int64))
+        >>> trajectories_std(peers).round(3).tolist()
+        [0.354, 0.354, 0.354]
     """
     first, group, row = _one_row_each(peers)
     return segments.std(peers.returns[first], group)[row] + delta

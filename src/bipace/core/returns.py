@@ -64,7 +64,15 @@ def return_to_go(batch: StepBatch, gamma: float = 0.95) -> Floats:
 
 
 def discounted(batch: StepBatch, values: Floats, decay: float) -> Floats:
-    """S_t = x_t + decay S_{t+1} over the trajectory's own later steps, [N], of any values [N]."""
+    """S_t = x_t + decay S_{t+1} over the trajectory's own later steps, [N], of any values [N].
+
+    Examples:
+        >>> import numpy as np
+        >>> from bipace.core.returns import discounted
+        >>> from bipace.core.sample import sample_batch
+        >>> discounted(sample_batch(), np.ones(4), 0.5).tolist()
+        [1.5, 1.0, 1.5, 1.0]
+    """
     order = np.lexsort((batch.trajectory, batch.t))  # by step index, so one pass serves all trajectories
     trajectory = segments.compact(batch.trajectory)
     running = np.zeros(len(np.unique(trajectory)))

@@ -58,6 +58,13 @@ def salt(
         eps: see `bipace`.
         centroid: see `bipace`.
         whiten: see `bipace`.
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> bipace.advantages(batch, bipace.recipe("salt")).values.round(3).tolist()
+        [0.0, 0.707, 0.0, -0.707]
     """
     divided = require_known("mode", mode, SCALES) == "mean_std_norm"
     edges = ByEdges(local_clusters(clusters, 1.0, eps, centroid, whiten))
@@ -80,8 +87,7 @@ def gagpo(
     A_t = sum_l (gamma lambda)^l delta_{t+l}, delta_t = r_t + gamma V(s_{t+1}) - V(s_t), V(s) the mean
     return-to-go of the group's steps in s; then (A_t - mean) / (deviation + 1e-6). No trajectory term: the
     paper found that it hurts. A state seen once has its own return as V; a group of one trajectory gives 0.
-    Source: GAGPO, arXiv 2605.13217; rebuilt from its abstract and from readers' notes: the value of lambda
-        and
+    Source: GAGPO, arXiv 2605.13217; rebuilt from its abstract and from readers' notes: the value of lambda and
     the deviation (sample) are our decisions.
 
     Args:
@@ -92,6 +98,13 @@ def gagpo(
         eps: see `bipace`.
         centroid: see `bipace`.
         whiten: see `bipace`.
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> bipace.advantages(batch, bipace.recipe("gagpo")).values.round(3).tolist()
+        [0.821, 0.909, -0.821, -0.909]
     """
     divided = require_known("mode", mode, SCALES) == "mean_std_norm"
     states = local_clusters(clusters, gamma, eps, centroid, whiten)
@@ -131,6 +144,13 @@ def g2po(
         whiten: see `bipace`.
         convention: "paper", or "verl_agent": the trajectory term over step rows, a lone row with its raw
             return, the penalty in the trajectory term's return and in the value of the next state.
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> bipace.advantages(batch, bipace.recipe("g2po")).values.round(3).tolist()
+        [0.706, 2.64, -0.709, -2.637]
     """
     divided = require_known("mode", mode, SCALES) == "mean_std_norm"
     states = local_clusters(clusters, gamma, eps, centroid, whiten)
@@ -173,6 +193,13 @@ def graphgpo(
         centroid: see `bipace`.
         whiten: see `bipace`.
         convention: "paper", or "verl_agent" for the trajectory term.
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> bipace.advantages(batch, bipace.recipe("graphgpo")).values.round(3).tolist()
+        [0.707, 1.414, -0.707, -1.414]
     """
     states = local_clusters(clusters, 1.0, eps, centroid, whiten)
     scale = SCALES[require_known("mode", mode, SCALES)]

@@ -34,6 +34,13 @@ def mt_grpo(
         gamma: discount over turns.
         mode: division by the deviations, or none.
         reward_at_end: the last step's reward is the "trajectory"'s outcome, or one more "turn"'s reward.
+
+    Examples:
+        >>> import bipace
+        >>> from bipace.core.sample import sample_batch
+        >>> batch = sample_batch()
+        >>> bipace.advantages(batch, bipace.recipe("mt_grpo")).values.round(3).tolist()
+        [0.707, 0.707, -0.707, -0.707]
     """
     require_known("reward_at_end", reward_at_end, OUTCOMES)
     divided = require_known("mode", mode, SCALES) == "mean_std_norm"
