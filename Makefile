@@ -7,7 +7,7 @@ VERL_PIP := $(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit test demo bench bench-trl bench-trl-adapter credit-study fuzz fuzz-readers attack parity-alfworld speed-alfworld test-engines wheel-test lock clean
+.PHONY: help setup check unit test demo bench bench-trl bench-trl-adapter credit-study fuzz fuzz-readers attack parity-alfworld speed-alfworld test-engines wheel-test docs lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -91,6 +91,14 @@ test-engines: $(VERL_VENV)/.installed .venv-trl/.installed  ## verl and TRL end 
 	$(VERL_VENV)/bin/python -m pytest tests/engines/test_verl_*.py -n 2 --dist loadfile --durations=10 --basetemp=.verl-jobs; \
 	verl=$$?; wait $$trl; trl=$$?; cat .trl-tests.log; exit $$((verl + trl))
 
+.venv-docs/.installed: requirements-docs.lock
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.lock
+	@touch $@
+
+docs: .venv-docs/.installed  ## build the documentation into site/; a broken link, anchor or reference stops it
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+
 wheel-test: setup  ## build the wheel, install it with every extra into fresh environments, run its commands; results/install.json
 	BIPACE_WHEEL=all $(BIN)/pytest tests/install --durations=20
 
@@ -105,4 +113,4 @@ lock:  ## pin what development and CI install, for Python 3.10-3.13 (needs uv)
 	rm -f .torch-override .resolved
 
 clean:  ## remove the virtual environment and caches (runs stay)
-	rm -rf $(VENV) .verl-jobs .trl-jobs .trl-tests.log .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-docs site .verl-jobs .trl-jobs .trl-tests.log .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -117,7 +117,9 @@ def spread(samples: list[dict[str, float]], scale: float) -> dict[str, float]:
 
 
 def memory(paths: list[Path]) -> dict[str, float]:
-    """Python memory of a live environment after an episode: with its own game, and sharing a game with others."""
+    """Python memory of a live environment after an episode: with its own game, and sharing a game with
+    others.
+    """
     gc.collect()
     tracemalloc.start()
     games = [AlfworldGame(path) for path in paths]

@@ -1,9 +1,10 @@
-"""An iteration of every CPU preset on a quiet machine and beside one and two busy processes, with 1, 2 and the default
-number of threads, as ratios to one thread under the same load.
+"""An iteration of every CPU preset, quiet and beside one and two busy processes, with 1, 2 and the default threads.
 
-    python benchmarks/busy.py              # about eight minutes; what was measured before is kept, so it can
-    be stopped python benchmarks/busy.py --fresh      # begin again python benchmarks/busy.py --smoke      # a
-    few seconds: one small cell, written nowhere
+Times are ratios to one thread under the same load.
+
+    python benchmarks/busy.py              # about eight minutes; goes on where it was stopped
+    python benchmarks/busy.py --fresh      # begin again
+    python benchmarks/busy.py --smoke      # a few seconds: one small cell, written nowhere
 
 One process a preset, in which the number of threads is changed between iterations; each measures the same
 iteration (the same tasks and random numbers, a learning rate of 1e-12) of a quarter of the preset's prompt
@@ -86,7 +87,7 @@ def measure(name: str, loads: tuple[int, ...], turns: int, tasks: int) -> list[d
 
 
 def sizes() -> list[dict[str, Any]]:
-    """Random Qwen2 models of growing size: seconds with one thread and two threads' ratio, training and decoding."""
+    """Random Qwen2 models of growing size: seconds with one thread, two threads' ratio, training and decoding."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -94,7 +95,8 @@ def sizes() -> list[dict[str, Any]]:
     for width, layers in SHAPES:
         torch.manual_seed(0)
         model = Qwen2ForCausalLM(
-            Qwen2Config(vocab_size=1280, hidden_size=width, intermediate_size=3 * width, num_hidden_layers=layers,
+            Qwen2Config(vocab_size=1280, hidden_size=width, intermediate_size=3 * width,
+            num_hidden_layers=layers,
                         num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True)
         )  # fmt: skip
         batch, one = torch.randint(0, 1280, (16, 128)), torch.randint(0, 1280, (128, 1))
@@ -113,7 +115,8 @@ def sizes() -> list[dict[str, Any]]:
         least = {key: min(values) for key, values in times.items()}
         found.append({"parameters": sum(p.numel() for p in model.parameters()),
                       "update, two threads to one": least["update", 2] / least["update", 1],
-                      "decoding, two threads to one": least["decoding", 2] / least["decoding", 1]})  # fmt: skip
+                      "decoding, two threads to one": least["decoding", 2] / least["decoding",
+                      1]})  # fmt: skip
     return found
 
 

@@ -44,15 +44,19 @@ OPTIONS = {"bipace": {"clusters": "observation"}}
 
 
 def table(rows: int, length: int = 25, group: int = 8) -> StepBatch:
-    """Trajectories of `length` steps in groups of 8, observations that repeat, success at the end of half of them."""
+    """Trajectories of `length` steps in groups of 8, observations that repeat, success at the end of half of
+    them.
+    """
     random = np.random.default_rng(0)
     trajectory = np.arange(rows) // length
     t = np.arange(rows) % length
     won = random.random(trajectory[-1] + 1) < 0.5
     last = np.r_[t[1:] == 0, True]
     return StepBatch(
-        task=trajectory // group, trajectory=trajectory, t=t, reward=10.0 * (won[trajectory] & last), terminated=last,
-        truncated=np.zeros(rows, bool), observation=random.integers(0, 40, rows), action=random.integers(0, 6, rows),
+        task=trajectory // group, trajectory=trajectory, t=t, reward=10.0 * (won[trajectory] & last),
+        terminated=last,
+        truncated=np.zeros(rows, bool), observation=random.integers(0, 40, rows), action=random.integers(0, 6,
+        rows),
     )  # fmt: skip
 
 
@@ -73,7 +77,7 @@ def ours(batch: StepBatch, mask: np.ndarray) -> np.ndarray:
 
 
 def plain_loops(batch: StepBatch, mask: np.ndarray, gamma: float = 0.95) -> np.ndarray:
-    """The same numbers row by row: a search for each trajectory's rows, dicts of lists, a loop over the rows."""
+    """The same numbers row by row: a search for a trajectory's rows, dicts of lists, a loop over rows."""
     returns = {}
     for trajectory in np.unique(batch.trajectory):
         rewards = batch.reward[np.where(batch.trajectory == trajectory)[0]]
@@ -139,7 +143,8 @@ def gigpo(path: Path | None) -> dict[str, Any]:
     )
     assert np.allclose(ours(batch, mask)[:, 0], plain_loops(batch, mask)[:, 0], rtol=1e-4, atol=1e-4)
     found = {
-        "figure": f"GiGPO returns and advantages, {ROWS} rows x {TOKENS} tokens", "unit": "s", "value": seconds,
+        "figure": f"GiGPO returns and advantages, {ROWS} rows x {TOKENS} tokens", "unit": "s",
+        "value": seconds,
         "peer": {"plain loops": loops}, "ratio": loops / seconds, "target": ">= 50",
     }  # fmt: skip
     if path is not None:
@@ -168,8 +173,10 @@ def clustering(clusters: int) -> dict[str, Any]:
     others = [group.copy() for group in groups]
     n = GROUPS * MEMBERS
     batch = StepBatch(
-        task=np.repeat(np.arange(GROUPS), MEMBERS), trajectory=np.arange(n), t=np.zeros(n, int), reward=np.zeros(n),
-        terminated=np.ones(n, bool), truncated=np.zeros(n, bool), observation=np.zeros(n, int), action=np.zeros(n, int),
+        task=np.repeat(np.arange(GROUPS), MEMBERS), trajectory=np.arange(n), t=np.zeros(n, int),
+        reward=np.zeros(n),
+        terminated=np.ones(n, bool), truncated=np.zeros(n, bool), observation=np.zeros(n, int),
+        action=np.zeros(n, int),
         features=np.concatenate(groups),
     )  # fmt: skip
     # Alternating, so that a busy neighbour slows both.

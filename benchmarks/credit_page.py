@@ -32,7 +32,8 @@ def page(results: dict[str, dict[str, Any]], about: dict[str, Any]) -> str:
         "# Credit against the truth",
         "",
         "How close each recipe's advantages are to the true ones, on the very same rollouts. Made by",
-        f"`{about['command']}` on {about['date']}; numbers in `credit.json`. Intervals are 95 %, over prompt groups.",
+        f"`{about['command']}` on {about['date']}; numbers in `credit.json`. Intervals are 95 %, over "
+        "prompt groups.",
         "Metrics are defined in `bipace.truth.score`; read all of them: no single one is safe.",
         "",
         *about["notes"],
@@ -41,15 +42,19 @@ def page(results: dict[str, dict[str, Any]], about: dict[str, Any]) -> str:
         "",
         "## `bipace` at its shipped default beside `gigpo` at its own",
         "",
-        "| where | pearson, times gigpo's | asked | cosine | gigpo's | ahead by (paired) | intervals apart | met |",
+        "| where | pearson, times gigpo's | asked | cosine | gigpo's | ahead by (paired) | intervals apart "
+        "| met |",
         "|---|---|---|---|---|---|---|---|",
         *(_verdict_row(name, found["verdict"]) for name, found in results.items()),
         "",
         "## What the scan over layer and radius takes",
         "",
-        "Each seed's rollouts are one batch. Lost: gradient cosine of the best pair of the grid less that of the pair",
-        "taken; beside it what the error of predicting returns (`eps=auto`'s criterion) would have lost there. The",
-        "scan's rule was chosen on these truths (not on SmolLM2's reading nor on the actor after 40 iterations), so",
+        "Each seed's rollouts are one batch. Lost: gradient cosine of the best pair of the grid less that "
+        "of the pair",
+        "taken; beside it what the error of predicting returns (`eps=auto`'s criterion) would have lost "
+        "there. The",
+        "scan's rule was chosen on these truths (not on SmolLM2's reading nor on the actor after 40 "
+        "iterations), so",
         "it is judged there on what it was made for.",
         "",
         "| where | successes | taken (layer, eps) | lost | lost by prediction error | rank correlation |",
@@ -60,7 +65,8 @@ def page(results: dict[str, dict[str, Any]], about: dict[str, Any]) -> str:
         lines += [
             "", f"## {name}", "",
             f"{found['seeds']} seeds, {sum(found['steps'])} steps; noise ceiling of pearson "
-            f"{found['noise_ceiling']:.2f}; true advantages have a deviation of {found['advantage_std']:.2f}.",
+            f"{found['noise_ceiling']:.2f}; true advantages have a deviation of "
+            f"{found['advantage_std']:.2f}.",
             "", markdown_table(found["recipes"]), "", "Without each group's first step:", "",
             markdown_table({k: v["without_first"] for k, v in found["recipes"].items()}, interval=False),
         ]  # fmt: skip
@@ -88,7 +94,8 @@ def _criterion_row(name: str, seeds: list[dict[str, Any]]) -> str:
 
     return (
         f"| {name} | {row(str(s['successes']) for s in seeds)} | {row(_pair(s) for s in seeds)} | "
-        f"{row(number(s['lost']) for s in seeds)} | {row(number(s['lost_by_prediction_error']) for s in seeds)} | "
+        f"{row(number(s['lost']) for s in seeds)} | "
+        f"{row(number(s['lost_by_prediction_error']) for s in seeds)} | "
         f"{row(number(s['rank_correlation']) for s in seeds)} |"
     )
 

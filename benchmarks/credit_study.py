@@ -1,3 +1,4 @@
+# long: the parts of one page, in its order
 """The credit page docs/results/credit.md, its JSON and its figures, by one command.
 
     PYTHONPATH=src python benchmarks/credit_study.py [NAME...] [--truths runs/credit]
@@ -6,14 +7,15 @@ Text processes are sampled anew (their truth is exact and cheap). The actors' tr
 
     bipace credit textcraft-small env.split=demo --rerolls 8 --seeds 3 --out runs/credit/textcraft-demo
     bipace credit textcraft-small env.split=train --rerolls 8 --seeds 3
-    bipace credit alfworld-small env.suite=alfworld env.split=gen-small env.max_steps=20 prompt.max_new_tokens=16 \\
-      --rerolls 4 --seeds 3
-    bipace credit runs/textcraft-bipace/textcraft/bipace-0.02/seed-0/last env.split=demo --rerolls 8 --seeds 3 \\
-      --out runs/credit/textcraft-after-40
+    bipace credit alfworld-small env.suite=alfworld env.split=gen-small env.max_steps=20 \\
+      prompt.max_new_tokens=16 --rerolls 4 --seeds 3
+    bipace credit runs/textcraft-bipace/textcraft/bipace-0.02/seed-0/last env.split=demo --rerolls 8 \\
+      --seeds 3 --out runs/credit/textcraft-after-40
 
-and read from there; what was not collected is left out, and the page says so. textcraft-demo-smollm2 is the truth
-of textcraft-demo with SmolLM2's hidden states in place of the actor's (`bipace models fetch smollm2-135m`, then
-seven minutes a seed). With names, these are measured again and the page's others are kept.
+and read from there; what was not collected is left out, and the page says so. textcraft-demo-smollm2 is the
+truth of textcraft-demo with SmolLM2's hidden states in place of the actor's (`bipace models fetch
+smollm2-135m`, then seven minutes a seed). With names, these are measured again and the page's others are
+kept.
 """
 
 from __future__ import annotations
@@ -58,9 +60,12 @@ READERS = {"textcraft-demo-smollm2": ("textcraft-demo", "smollm2-135m")}
 SEEDS, GROUPS, GROUP_SIZE, DEPTH = 3, 16, 8, 0.61
 FIRST_READING = "bipace mode=mean_std_norm fallback=no_diff_action"
 MAIN = (
-    "grpo", "dr_grpo", "rloo", "gigpo", "gigpo mode=mean_norm", "hgpo", "hgpo mode=mean_norm", "bigpo", "diff_peer",
-    "bipace", "bipace eps=0.02", "bipace eps=0.1", "bipace eps=auto", "bipace clusters=observation", FIRST_READING,
-    "pooled", "pooled clusters=features eps=0.02", "diff_peer eps=0.02", "multiscale", "multiscale trajectory=true",
+    "grpo", "dr_grpo", "rloo", "gigpo", "gigpo mode=mean_norm", "hgpo", "hgpo mode=mean_norm", "bigpo",
+    "diff_peer",
+    "bipace", "bipace eps=0.02", "bipace eps=0.1", "bipace eps=auto", "bipace clusters=observation",
+    FIRST_READING,
+    "pooled", "pooled clusters=features eps=0.02", "diff_peer eps=0.02", "multiscale",
+    "multiscale trajectory=true",
 )  # fmt: skip
 SWEEPS = {
     "Radius": [f"bipace eps={eps:g}" for eps in (0.0, *RADII)],
@@ -72,14 +77,16 @@ SWEEPS = {
         for f in ("no_same_action_peer", "no_diff_action", "never")
     ],
     "The own trajectory in V": ["bipace", "bipace leave_out=trajectory", "bipace eps=0.02",
-                                "bipace eps=0.02 leave_out=trajectory", "gigpo", "gigpo leave_out=trajectory"],
+                                "bipace eps=0.02 leave_out=trajectory", "gigpo",
+                                "gigpo leave_out=trajectory"],
     "Division": [
         "bipace", "bipace trajectory_mode=mean_norm", "bipace step_mode=mean_std_norm", "gigpo",
         "gigpo step_mode=mean_norm", "gigpo mode=mean_norm", "bigpo", "bigpo step_mode=mean_norm",
     ],
     "Weight of the step term": [f"bipace w={w}" for w in (0.1, 0.5, 1.0, 2.0, 10.0)],
     "Controls": [
-        "bipace", "bipace clusters=chance", "bipace eps=0.02", "bipace eps=0.02 clusters=chance", "gigpo", "bigpo",
+        "bipace", "bipace clusters=chance", "bipace eps=0.02", "bipace eps=0.02 clusters=chance", "gigpo",
+        "bigpo",
         "bipace clusters=observation", "gigpo similarity=0.95",
     ],
 }  # fmt: skip
@@ -92,7 +99,9 @@ def at(text: str, layer: str | None) -> Candidate:
 
 
 def shipped_layer(truth: Truth) -> str | None:
-    """The layer that the shipped default, 0.61 of the depth, stands for; the last, or the only one, elsewhere."""
+    """The layer that the shipped default, 0.61 of the depth, stands for; the last, or the only one,
+    elsewhere.
+    """
     depths = [int(name) for name in truth.layers if name.isdigit()]
     return str(round(DEPTH * max(depths))) if len(depths) > 1 else None
 
@@ -177,7 +186,9 @@ def ablate(truths: Sequence[Truth], candidates: Sequence[Candidate]) -> dict[str
 
 
 def ahead(truths: Sequence[Truth], layer: str | None) -> dict[str, list[float]]:
-    """Cosine of `bipace` at its default less another recipe's: value and 95 % interval, both on the same resamples."""
+    """Cosine of `bipace` at its default less another recipe's: value and 95 % interval, both on the same
+    resamples.
+    """
 
     def drawn(text: str) -> Any:
         candidate = at(text, layer)
@@ -233,7 +244,8 @@ def measured(name: str, truths: Path) -> dict[str, Any] | None:
 
 def notes(results: dict[str, dict[str, Any]]) -> list[str]:
     said = [
-        f"Text processes: {SEEDS} seeds x {GROUPS} prompt groups x G = {GROUP_SIZE}, horizon 12, a policy that plays "
+        f"Text processes: {SEEDS} seeds x {GROUPS} prompt groups x G = {GROUP_SIZE}, horizon 12, a policy "
+        "that plays "
         "the best action with probability 0.4; the truth is exact. Features there are synthetic (see "
         "`bipace.truth.worlds`).",
     ]
@@ -245,7 +257,8 @@ def notes(results: dict[str, dict[str, Any]]) -> list[str]:
         said += [
             "",
             f"{name}: {results[name]['seeds']} seeds x {identity['groups']} prompt groups x G = "
-            f"{identity['group_size']} on {identity['suite']}, split {identity['split']}, K = {identity['rerolls']} "
+            f"{identity['group_size']} on {identity['suite']}, split {identity['split']}, K = "
+            f"{identity['rerolls']} "
             "re-rolls a state: a noisy truth; compare with its noise ceiling. "
             + _layer(identity, results[name]["layer"]),
         ]
@@ -254,7 +267,10 @@ def notes(results: dict[str, dict[str, Any]]) -> list[str]:
 
 def _layer(identity: Mapping[str, Any], layer: str | None) -> str:
     if layer is None:
-        return f"Hidden states at {DEPTH} of the depth of {identity['read_by']}, which reads these rollouts as chats."
+        return (
+            f"Hidden states at {DEPTH} of the depth of {identity['read_by']}, which reads these "
+            "rollouts as chats."
+        )
     return f"Layer {layer} ({DEPTH} of the depth, the shipped default) where a recipe names none."
 
 

@@ -56,7 +56,8 @@ def draw_batch(random: np.random.Generator) -> StepBatch:
     return StepBatch(
         task=task[order], trajectory=trajectory[order], t=t[order], reward=reward[order],
         terminated=np.zeros(n, bool), truncated=(cut & last)[order],
-        observation=random.integers(0, random.integers(1, 6), n), action=random.integers(0, random.integers(1, 4), n),
+        observation=random.integers(0, random.integers(1, 6), n),
+        action=random.integers(0, random.integers(1, 4), n),
         features=features[order].astype(np.float32), penalty=penalty,
         texts=("a lamp and a door", "a lamp and a desk", "", "nothing", "a lamp and a door."),
     )  # fmt: skip
@@ -191,7 +192,8 @@ def main() -> None:
             "figure": "random batches without a crash, a non-finite number or a dependence on row order",
             "unit": "batches", "value": done, "floor": 1_000_000, "ratio": done / 1_000_000,
             "core": core_digest(),
-            "by_recipe": by_recipe, "seconds": round(before + time.perf_counter() - start, 1), "seed": arguments.seed,
+            "by_recipe": by_recipe, "seconds": round(before + time.perf_counter() - start, 1),
+            "seed": arguments.seed,
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "date": datetime.now(timezone.utc).date().isoformat(),
             "versions": {"python": platform.python_version(), "numpy": np.__version__},

@@ -1,4 +1,5 @@
-"""benchmarks/results/hypothesis.json: feature distance and value, per environment and layer, before and after training.
+"""benchmarks/results/hypothesis.json: feature distance and value, per environment and layer, before and after
+training.
 
     PYTHONPATH=src python benchmarks/hypothesis.py --truths runs/credit --after textcraft-demo=RUN
 
@@ -27,7 +28,9 @@ PLAYED_BY = {"textcraft-demo": "textcraft-small", "textcraft-small": "textcraft-
 
 
 def drift(name: str, folder: Path, truths: list[Truth], after: str) -> dict[str, Any]:
-    """Layer -> radius -> pairs kept and new, and the rank correlation of distance and value after training."""
+    """Layer -> radius -> pairs kept and new, and the rank correlation of distance and value after
+    training.
+    """
     layers = [int(layer) for layer in truths[0].layers if layer != "0"]
     before, later = (
         [read_by(truth, folder / f"seed{n}", actor_folder(actor), layers) for n, truth in enumerate(truths)]

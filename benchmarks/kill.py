@@ -1,4 +1,5 @@
-"""Kill training runs with SIGKILL at random moments, resume them, and compare with a run never stopped, bit for bit.
+"""Kill training runs with SIGKILL at random moments, resume them, and compare with a run never stopped, bit
+for bit.
 
 A warm parent forks the runs, so that fifty of them do not import torch fifty times; each child runs the real
 command line on real files and is killed for real: half of them at a random moment, half right before a random
@@ -49,7 +50,8 @@ ACTOR = actor_folder("textcraft-small")
 TIMES = ("timing_s/", "perf/")
 SETTINGS = (
     "rollout.tasks=2", "rollout.group_size=4", "rollout.order=passes", "env.max_steps=6", "env.held_out=[]",
-    "run.iterations=5", "run.validate_every=2", "run.save_every=1", "run.save_rollouts=true", "actor.threads=1",
+    "run.iterations=5", "run.validate_every=2", "run.save_every=1", "run.save_rollouts=true",
+    "actor.threads=1",
 )  # fmt: skip
 OPERATIONS = {
     "open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.truncate", "shutil.rmtree",
@@ -129,7 +131,9 @@ def own_end(status: int) -> bool:
 
 
 def state(folder: Path) -> dict[str, Any]:
-    """Everything of a finished run that must be the same: digests of files, and the metrics except timings."""
+    """Everything of a finished run that must be the same: digests of files, and the metrics except
+    timings.
+    """
     found: dict[str, object] = {}
     for link in ("last", "best"):
         found[link] = (folder / link).readlink().name
@@ -226,8 +230,10 @@ def measure(kills: int, every: bool, seed: int) -> dict[str, object]:
     same = len(cases) - len({case.split(":")[0] for case in differing})
     return {
         "figure": "runs killed with SIGKILL, resumed, and equal bit for bit to a run never stopped",
-        "unit": "runs", "value": same, "of": len(cases), "peer or floor": len(cases), "ratio": same / len(cases),
-        "kills": sum(len(where) for where in cases), "file_operations": operations, "seconds_a_run": round(seconds, 2),
+        "unit": "runs", "value": same, "of": len(cases), "peer or floor": len(cases),
+        "ratio": same / len(cases),
+        "kills": sum(len(where) for where in cases), "file_operations": operations,
+        "seconds_a_run": round(seconds, 2),
         "differing": differing,
         "where": sorted(where for case in cases for where in case),
     }  # fmt: skip
@@ -253,7 +259,8 @@ def main() -> None:
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, one used",
             "versions": {"python": platform.python_version(), "torch": torch.__version__},
             "date": datetime.now(timezone.utc).date().isoformat(),
-            "command": f"python benchmarks/kill.py {'--every' if options.every else f'--kills {options.kills}'}",
+            "command": "python benchmarks/kill.py "
+            f"{'--every' if options.every else f'--kills {options.kills}'}",
         }
         options.out.parent.mkdir(exist_ok=True)
         options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,6 @@
-"""Resident memory over 200 iterations of the real trainer: a line through iterations 50 to 200 must be flat."""
+"""Resident memory over 200 iterations of the real trainer: a line through iterations 50 to 200 must be
+flat.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ def main() -> None:
     slope = float(np.polyfit(list(late), list(late.values()), 1)[0])
     document = {
         "figures": [
-            {"figure": "growth of resident memory, iterations 50 to 200", "unit": "MiB an iteration", "value": slope,
+            {"figure": "growth of resident memory, iterations 50 to 200", "unit": "MiB an iteration",
+            "value": slope,
              "peer or floor": 0.0, "ratio": max(late.values()) / min(late.values()), "resident_mb": found}
         ],
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, one used",

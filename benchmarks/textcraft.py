@@ -48,7 +48,9 @@ NUMBERS = itertools.count(1000)  # more than any plan gets of anything
 
 
 def never_seen(command: str) -> str:
-    """The command with a number that no other has: more to get, another output (which is not checked), or nonsense."""
+    """The command with a number that no other has: more to get, another output (which is not checked), or
+    nonsense.
+    """
     verb, _, rest = command.partition(" ")
     counted = verb in ("get", "craft") and rest[:1].isdigit()
     return f"{verb} {next(NUMBERS)} {rest.partition(' ')[2]}" if counted else f"{command} {next(NUMBERS)}"

@@ -1,4 +1,5 @@
-"""The TRL adapter on the CPU: losses beside stock, feature error, cost, learning. Writes results/trl_adapter.json.
+"""The TRL adapter on the CPU: losses beside stock, feature error, cost, learning. Writes
+results/trl_adapter.json.
 
     make bench-trl-adapter
     python benchmarks/trl_adapter.py --learned bipace.json stock.json
@@ -33,7 +34,9 @@ def entry(figure: str, unit: str, value: float, target: float | None = None) -> 
 
 
 def beside_stock(folder: Path) -> list[dict[str, object]]:
-    """Four steps of both trainers from one seed: largest difference of a loss, and of a weight over its movement."""
+    """Four steps of both trainers from one seed: largest difference of a loss, and of a weight over its
+    movement.
+    """
     from trl_cpu.small import GRPOTrainer, StepCreditTrainer, easy, make, weights
 
     found = []
@@ -54,7 +57,9 @@ def beside_stock(folder: Path) -> list[dict[str, object]]:
 
 
 def features(folder: Path) -> list[dict[str, object]]:
-    """Largest difference of a turn's state from a plain forward's, over the largest state, by where it came from."""
+    """Largest difference of a turn's state from a plain forward's, over the largest state, by where it came
+    from.
+    """
     from trl_cpu import oracle
     from trl_cpu.small import SUITE_STEPS, StepCreditTrainer, easy, generate, make
 

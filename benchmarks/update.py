@@ -78,7 +78,8 @@ def measure(folder: str) -> dict[str, object]:
             least[way] = min(least[way], seconds(run.actor, sequences, *way))
     value, peer = least["shared prompts", config.update.micro_tokens], least[WAYS[0]]
     ways = {f"{way}, {micro} tokens": found for (way, micro), found in least.items()}
-    return {"figure": f"{folder}: forward and backward of 128 episodes x 8 steps", "unit": "s", "value": value,
+    return {"figure": f"{folder}: forward and backward of 128 episodes x 8 steps", "unit": "s",
+        "value": value,
             "peer": peer, "ratio": peer / value, "ways": ways}  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""The verl plug-in on the CPU: capture error, cost, memory, success before and after. Writes results/verl.json.
+"""The verl plug-in on the CPU: capture error, cost, memory, success before and after. Writes
+results/verl.json.
 
 Runs in the environment of `make test-engines`. Whole jobs take minutes, so their figures are those of the
 jobs that the tests ran last (8 tasks x 8 episodes a step with one rank; 4 x 4 with two, and in the job that
@@ -43,7 +44,9 @@ def entry(figure: str, unit: str, value: float, target: float | None = None) -> 
 
 
 def capture_error(ranks: int) -> float:
-    """Largest relative difference of a captured vector from a plain forward's, over layers, packed and padded."""
+    """Largest relative difference of a captured vector from a plain forward's, over layers, packed and
+    padded.
+    """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-W", "ignore", str(HELPERS / "engine_forward.py"), str(ACTOR)]
         processes = [
@@ -70,14 +73,16 @@ def credit_at_scale(groups: int) -> tuple[float, float, float]:
     features += 0.1 * rng.standard_normal(features.shape, dtype=np.float32)
     records = [
         {
-            "reward": 10.0 * (t == steps - 1 and m % 2), "observation": f"o{s}", "action": f"a{s % 3}", "parsed": True,
+            "reward": 10.0 * (t == steps - 1 and m % 2), "observation": f"o{s}", "action": f"a{s % 3}",
+            "parsed": True,
             "episode": {
                 "steps": steps, "reward": float(m % 2), "won": bool(m % 2), "terminated": bool(m % 2),
                 "truncated": not m % 2, "overlong": False, "aborted": False, "unparsed": 0, "rejected": 0,
                 "unfinished": 0,
             },
         }
-        for s, (m, t) in zip(chosen.tolist(), [(int(k.split("_")[1]), int(k.split("_")[2])) for k in keys], strict=True)
+        for s, (m, t) in zip(chosen.tolist(), [(int(k.split("_")[1]), int(k.split("_")[2])) for k in keys],
+            strict=True)
     ]  # fmt: skip
     recipe = read_settings({"credit": {"eps": 0.1}}, "bipace").recipe()
 
@@ -121,7 +126,8 @@ def jobs() -> list[dict[str, object]]:
 def main() -> None:
     if not list(distributions(name="verl")):  # not find_spec, which finds this file
         print(
-            "verl lives in an environment of its own: make test-engines, then .venv-verl/bin/python benchmarks/verl.py"
+            "verl lives in an environment of its own: make test-engines, then .venv-verl/bin/python "
+            "benchmarks/verl.py"
         )
         return
     if not JOBS.is_dir():

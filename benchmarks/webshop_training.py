@@ -38,7 +38,8 @@ def report(folder: Path) -> dict[str, Any]:
     trained = [m for m in log if "episode/reward_mean" in m]
     gain = 100 * (last - first)
     return {
-        "figure": f"score on {panel} ({summary['panel']['n']} goals of the training split), after minus before",
+        "figure": f"score on {panel} ({summary['panel']['n']} goals of the training split), after minus "
+        "before",
         "unit": "points",
         "value": round(gain, 1),
         "floor": FLOOR,

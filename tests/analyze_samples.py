@@ -1,5 +1,6 @@
 # long: one writer a format, a reference that is searched and not read through
-"""One tiny sample of every format that `bipace analyze` reads, written by hand in the shape that its tool writes.
+"""One tiny sample of every format that `bipace analyze` reads, written by hand in the shape that its tool
+writes.
 
 `SAMPLES[name]` are the records of one file; what a careful reader makes of them is counted by hand in
 `tests/unit/test_analyze_families.py`, and the fuzzer damages them.
@@ -130,7 +131,8 @@ ATIF_PARENT = atif(
             2, "agent", "", llm_call_count=0,
             tool_calls=[{"tool_call_id": "d", "function_name": "hire", "arguments": {}}],
             observation={"results": [
-                {"source_call_id": "d", "content": "hired", "subagent_trajectory_ref": [{"trajectory_id": "kid"}]}
+                {"source_call_id": "d", "content": "hired",
+                "subagent_trajectory_ref": [{"trajectory_id": "kid"}]}
             ]},
         ),
         atif_step(3, "agent", "Published."),
@@ -151,7 +153,8 @@ ATIF_PARENT = atif(
 def swe(actions: list[tuple[str, str]], status: str = "submitted", **info: Any) -> dict[str, Any]:
     """A run whose step i did action i and saw observation i."""
     steps = [
-        {"action": a, "observation": o, "response": f"I will.\n```\n{a}\n```" if a else "", "thought": "I will.",
+        {"action": a, "observation": o, "response": f"I will.\n```\n{a}\n```" if a else "",
+        "thought": "I will.",
          "state": "{}"}
         for a, o in actions
     ]  # fmt: skip
@@ -219,7 +222,8 @@ def v1_action(identity: str, response: str, command: str) -> dict[str, Any]:
     }
     return {
         "kind": "ActionEvent", "id": identity, "source": "agent", "llm_response_id": response,
-        "thought": [{"type": "text", "text": "I run."}], "action": {"command": command, "kind": "TerminalAction"},
+        "thought": [{"type": "text", "text": "I run."}], "action": {"command": command,
+        "kind": "TerminalAction"},
         "tool_name": "terminal", "tool_call_id": tool["id"], "tool_call": tool,
     }  # fmt: skip
 
@@ -227,7 +231,8 @@ def v1_action(identity: str, response: str, command: str) -> dict[str, Any]:
 def v1_seen(identity: str, text: str) -> dict[str, Any]:
     return {"kind": "ObservationEvent", "id": f"o{identity}", "source": "environment", "action_id": identity,
             "tool_name": "terminal", "tool_call_id": f"call-{identity}",
-            "observation": {"content": [{"type": "text", "text": text}], "kind": "TerminalObservation"}}  # fmt: skip
+            "observation": {"content": [{"type": "text", "text": text}],
+            "kind": "TerminalObservation"}}  # fmt: skip
 
 
 OPENHANDS_V1: list[dict[str, Any]] = [
@@ -262,12 +267,15 @@ def episode(group: str, score: float | None, **more: Any) -> dict[str, Any]:
         "id": f"{group}-{score}", "task": {"type": "Sum", "data": {}, "key": "sum"},
         "agent": {"name": "solver", "trainable": True}, "nodes": nodes,
         "calls": [{"node": 2, "finish_reason": "length"}],
-        "rewards": {"right": None if score is None else {"score": score, "weight": 2.0}}, "ok": True, "errors": [],
+        "rewards": {"right": None if score is None else {"score": score, "weight": 2.0}}, "ok": True,
+        "errors": [],
     }  # fmt: skip
     judge = {**trace, "id": "judge", "agent": {"name": "judge", "trainable": False}}
     policy = {"policy": {"start": 3, "end": 5}, "type": "train", "step": 3}
-    return {"id": f"e{group}{score}", "task": {"key": "sum"}, "group": {"id": group}, "ok": True, "errors": [],
-            "run": {"type": "train", "id": "r", "work": policy}, "traces": [trace, judge], **more}  # fmt: skip
+    return {"id": f"e{group}{score}", "task": {"key": "sum"}, "group": {"id": group}, "ok": True,
+        "errors": [],
+            "run": {"type": "train", "id": "r", "work": policy}, "traces": [trace, judge],
+            **more}  # fmt: skip
 
 
 def art_row(group: int, index: int, reward: float, answer: str) -> dict[str, Any]:
@@ -286,7 +294,8 @@ def art_row(group: int, index: int, reward: float, answer: str) -> dict[str, Any
         {**empty, "role": "tool", "content": "4", "tool_call_id": "c1"},
         {**empty, "role": "assistant", "content": answer, "trainable": True},
     ]
-    return {"group_index": group, "group_metadata": None, "reward": reward, "metrics": json.dumps({"correct": reward}),
+    return {"group_index": group, "group_metadata": None, "reward": reward,
+        "metrics": json.dumps({"correct": reward}),
             "metadata": json.dumps({"scenario_id": f"s{group}"}), "tools": None, "logs": None,
             "messages": messages, "trajectory_index": index}  # fmt: skip
 
@@ -324,7 +333,8 @@ OPENINFERENCE = [
     span("t", "root", None, "AGENT", "1", **{"annotations.0.annotation.name": "reward",
                                              "annotations.0.annotation.score": 1.0}),
     span("t", "l1", "root", "LLM", "2", **{
-        "llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": "Where is the mug?",
+        "llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": "Where is the "
+                                                                                             "mug?",
         "llm.output_messages.0.message.role": "assistant",
         "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "look",
         "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments": "{}"}),
@@ -334,14 +344,16 @@ OPENINFERENCE = [
         "llm.input_messages": [
             {"message.role": "user", "message.content": "Where is the mug?"},
             {"message.role": "assistant", "message.content": "",
-             "message.tool_calls": [{"tool_call.function.name": "look", "tool_call.function.arguments": "{}"}]},
+             "message.tool_calls": [{"tool_call.function.name": "look",
+             "tool_call.function.arguments": "{}"}]},
             {"message.role": "tool", "message.content": "A mug."}],
         "llm.output_messages": [{"message.role": "assistant", "message.content": "On the desk."}]}),
 ]  # fmt: skip
 
 
 def line(kind: str, number: int, message: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
-    return {"type": kind, "uuid": f"u{number}", "parentUuid": f"u{number - 1}", "sessionId": "s", "isSidechain": False,
+    return {"type": kind, "uuid": f"u{number}", "parentUuid": f"u{number - 1}", "sessionId": "s",
+        "isSidechain": False,
             **({} if message is None else {"message": message}), **more}  # fmt: skip
 
 
@@ -364,7 +376,8 @@ CLAUDE_CODE = [
 
 
 def row(task: str, trajectory: str, step: int, reward: float | None, **more: Any) -> dict[str, Any]:
-    return {"task": task, "trajectory": trajectory, "step": step, "observation": f"room {step}", "action": "go",
+    return {"task": task, "trajectory": trajectory, "step": step, "observation": f"room {step}",
+        "action": "go",
             "reward": reward, **more}  # fmt: skip
 
 
@@ -378,12 +391,14 @@ SAMPLES: dict[str, list[Any]] = {
     "nemo_gym": [nemo(0, 0, 1.0), nemo(0, 1, 0.0), nemo(0, 2, 0.0, mask_sample=True, agent_timed_out=True)],
     "inspect": [inspect_sample(1, 1, "C"), inspect_sample(1, 2, "I"),
                 inspect_sample(1, 3, None, error={"message": "sandbox died"})],
-    "terminal_bench": [{"trial_name": "hello.1", "task_id": "hello", "is_resolved": True, "failure_mode": "unset"},
+    "terminal_bench": [{"trial_name": "hello.1", "task_id": "hello", "is_resolved": True,
+    "failure_mode": "unset"},
                        {"trial_name": "hello.2", "task_id": "hello", "is_resolved": None,
                         "failure_mode": "agent_timeout"}],
     "openhands_eval": [{"instance_id": "repo__1", "test_result": {"report": {"resolved": True}},
                         "instruction": "Make a game.", "history": OPENHANDS_V0, "error": None},
-                       {"instance_id": "repo__1", "test_result": {}, "history": [], "error": "RuntimeError: died"}],
+                       {"instance_id": "repo__1", "test_result": {}, "history": [], "error": "RuntimeError: "
+                                                                                             "died"}],
     "tau_bench": [{"task_id": 3, "trial": i, "reward": float(i), "traj": CHAT} for i in range(2)],
     "verifiers_traces": [episode("g", 1.0), episode("g", 0.0), episode("g", None)],
     "atif": [ATIF_FIRST, ATIF_CONTINUED, ATIF_PARENT],
@@ -396,12 +411,15 @@ SAMPLES: dict[str, list[Any]] = {
     "langfuse": [langfuse("t1", 1.0), langfuse("t2", 0.0)],
     "openinference": OPENINFERENCE,
     "openai": [{"messages": CHAT, "reward": r, "task_id": "mug", "id": f"r{r}"} for r in (0.0, 1.0)],
-    "verl": [{"input": f"q t{t}", "output": f"<action>go {t}</action>", "score": 1.0, "step": 7, "uid": f"g_0_{t}"}
+    "verl": [{"input": f"q t{t}", "output": f"<action>go {t}</action>", "score": 1.0, "step": 7,
+    "uid": f"g_0_{t}"}
              for t in range(2)],
-    "trl": [{"step": 3, "prompt": "q", "completion": "a", "accuracy": r, "completion_length": 7, "advantage": a}
+    "trl": [{"step": 3, "prompt": "q", "completion": "a", "accuracy": r, "completion_length": 7,
+    "advantage": a}
             for r, a in ((1.0, 0.7), (0.0, -0.7))],
-    "verifiers": [{"example_id": 4, "prompt": CHAT[:2], "completion": CHAT[2:], "reward": r} for r in (0.0, 1.0)],
+    "verifiers": [{"example_id": 4, "prompt": CHAT[:2], "completion": CHAT[2:], "reward": r} for r in (0.0,
+    1.0)],
     "adapt": [{"kitchen": {"t1": {"problem": "Find it.", "reward": 1,
-                                  "trace": "> think: where?\nOK.\n> go to desk\nA mug.\n> take mug\nTaken."}}}],
+                          "trace": "> think: where?\nOK.\n> go to desk\nA mug.\n> take mug\nTaken."}}}],
     "rows": [row("t", "a", 0, None), row("t", "a", 1, 1.0), row("t", "b", 0, 0.0)],
 }  # fmt: skip

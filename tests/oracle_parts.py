@@ -61,7 +61,9 @@ def return_to_go(rows, gamma=0.95):
 
 
 def action_tag(response):
-    """Text of the first complete <action>...</action>, stripped, lower-cased; without one the whole response."""
+    """Text of the first complete <action>...</action>, stripped, lower-cased; without one the whole
+    response.
+    """
     opening, closing = "<action>", "</action>"
     for start in range(len(response)):
         if response[start : start + len(opening)].lower() != opening:
@@ -80,7 +82,9 @@ def first_word(response):
 
 
 def tag_verb(response):
-    """Scan for `<name>`; a pair is complete with its `</name>` in any letter case, and what it holds is passed over."""
+    """Scan for `<name>`; a pair is complete with its `</name>` in any letter case, and what it holds is
+    passed over.
+    """
     start = 0
     while start < len(response):
         end = response.find(">", start)
@@ -165,7 +169,9 @@ def by_history(rows, k=1):
 
 
 def by_similarity(rows, ratio=0.95):
-    """First cluster of the prompt group whose first member's text is similar enough; the first member never moves."""
+    """First cluster of the prompt group whose first member's text is similar enough; the first member never
+    moves.
+    """
     labels = [None] * len(rows)
     leaders = []  # (task, text)
     for i in visit_order(rows):

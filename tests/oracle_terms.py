@@ -27,7 +27,9 @@ def penalty(row, convention, where):
 
 
 def trajectory_term(rows, baseline="mean", divide=False, convention="paper", delta=DELTA):
-    """(R(tau) - baseline) over the trajectories of the prompt group, one return each; a lone trajectory gives 0."""
+    """(R(tau) - baseline) over the trajectories of the prompt group, one return each; a lone trajectory gives
+    0.
+    """
     totals = trajectory_return(rows)
     totals = [total - penalty(row, convention, "return") for total, row in zip(totals, rows, strict=True)]
     out = []

@@ -1,15 +1,14 @@
 """Independent oracles: every estimator once more, as plain loops over lists of dicts.
 
 Nothing here imports bipace or numpy; returns and clusterings are in `oracle_parts.py`, terms in
-`oracle_terms.py`. A row is a dict with
-the keys task, trajectory, t, reward, observation (text), action (any hashable), where features are clustered
-feature (a list of numbers), and, if it was punished, penalty. Every estimator returns a list of floats in row
-order and takes the same options as the recipe of the same name, but not every value of them: a radius, a
-whitening or pseudo-members that are chosen from the table ("auto", "calibrate") are tested in
-test_calibrate.py, test_scan.py and test_pooling.py, clusters dealt by "chance" by their sizes in
-test_against_oracles.py, which also compares the options. Quadratic on purpose: each definition is read off the
-row it is about. Means and variances are taken in exact rationals, so that an oracle adds no rounding of its
-own and "equal" means equal.
+`oracle_terms.py`. A row is a dict with the keys task, trajectory, t, reward, observation (text), action
+(any hashable), where features are clustered feature (a list of numbers), and, if it was punished, penalty.
+Every estimator returns a list of floats in row order and takes the same options as the recipe of the same
+name, but not every value of them: a radius, a whitening or pseudo-members that are chosen from the table
+("auto", "calibrate") are tested in test_calibrate.py, test_scan.py and test_pooling.py, clusters dealt by
+"chance" by their sizes in test_against_oracles.py, which also compares the options. Quadratic on purpose:
+each definition is read off the row it is about. Means and variances are taken in exact rationals, so that
+an oracle adds no rounding of its own and "equal" means equal.
 
 Convention "paper": statistics over trajectories, and a penalty is taken off its own row's advantage at the
 end. Convention "verl_agent": trajectory statistics over step rows, a group of one row keeps its raw value,
@@ -58,7 +57,8 @@ def rloo(rows, convention="paper"):
 
 
 def gigpo(
-    rows, w=1.0, gamma=0.95, mode=None, trajectory_mode=None, step_mode=None, similarity=None, leave_out="nothing",
+    rows, w=1.0, gamma=0.95, mode=None, trajectory_mode=None, step_mode=None, similarity=None,
+    leave_out="nothing",
     convention="paper",
 ):  # fmt: skip
     episode, local = both(mode, trajectory_mode, step_mode, DIVIDED)
@@ -130,10 +130,13 @@ def bipace(
 
 
 def pooled(
-    rows, k=0.5, k_action=0.5, gamma=0.95, mode="mean_std_norm", clusters="observation", eps=0.1, centroid="mean",
+    rows, k=0.5, k_action=0.5, gamma=0.95, mode="mean_std_norm", clusters="observation", eps=0.1,
+    centroid="mean",
     whiten=0, convention="paper",
 ):  # fmt: skip
-    """V = (sum_C R + k m) / (n + k) and Q = (sum_{C=} R + k_action V) / (n_a + k_action), m the group's mean."""
+    """V = (sum_C R + k m) / (n + k) and Q = (sum_{C=} R + k_action V) / (n_a + k_action), m the group's
+    mean.
+    """
     labels = local_clusters(rows, clusters, eps, centroid, whiten)
     values = [
         value - penalty(row, convention, "return")
@@ -163,7 +166,9 @@ def left_out(rows, values, labels, i):
 
 
 def foretelling_chain(rows, values, levels):
-    """For each level the pseudo-members that predict returns best without the own trajectory, and so down the chain."""
+    """For each level the pseudo-members that predict returns best without the own trajectory, and so down the
+    chain.
+    """
     tasks = [row["task"] for row in rows]
     outside = [left_out(rows, values, tasks, i) for i in range(len(rows))]
     prior = [mean(o) if o else 0.0 for o in outside]

@@ -1,4 +1,6 @@
-"""Run folders as the trainer leaves them, with made-up numbers: what the report's tests and benchmark read."""
+"""Run folders as the trainer leaves them, with made-up numbers: what the report's tests and benchmark
+read.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,10 @@ def write_run(folder: Path, *, seed=0, rise=0.3, iterations=20, every=5, config=
                 "episode/success_rate": random.uniform(0.4, 0.6) + rise * iteration / iterations,
                 "cluster/singleton_rate": share, "cluster/comparable_pairs": 1e4 * share,
                 "cluster/cluster_size_mean": 5,
-                "credit/branch_compared": share, "group/groups": 16, "group/flat_groups": 4, "group/steps": 900,
-                "event/unparsed": 3, "update/grad_norm": share, "timing_s/rollout": 2.0, "timing_s/credit": 0.01,
+                "credit/branch_compared": share, "group/groups": 16, "group/flat_groups": 4,
+                "group/steps": 900,
+                "event/unparsed": 3, "update/grad_norm": share, "timing_s/rollout": 2.0,
+                "timing_s/credit": 0.01,
                 "timing_s/update": 1.0, "timing_s/iteration": 3.1 + share, "perf/credit_share": 0.003,
                 "perf/peak_memory_mb": 900.0, "perf/tokens_per_s": 1e4,
             }  # fmt: skip
@@ -73,6 +77,7 @@ def write_study(
 
 
 def hostile_episode(won):
-    step = {"observation": f"a room {HOSTILE}", "response": f"<action>{HOSTILE}</action>", "action": f"go {HOSTILE}",
+    step = {"observation": f"a room {HOSTILE}", "response": f"<action>{HOSTILE}</action>",
+        "action": f"go {HOSTILE}",
             "valid": won}  # fmt: skip
     return {"iteration": 20, "task": f"task {HOSTILE}", "won": won, "reward": float(won), "steps": [step] * 3}

@@ -15,7 +15,7 @@ from bipace.core.labels import label
 from bipace.core.steps import StepBatch
 
 EPS = 0.1
-"""The radius that the feature palette is built around: use it (or 0) as eps where borderline pairs are wanted."""
+"""The radius that the feature palette is built around: use it (or 0) where borderline pairs are wanted."""
 
 EXACT_GAMMAS = (0.0, 0.5, 1.0)
 """Discounts under which the drawn returns are exact in float64.

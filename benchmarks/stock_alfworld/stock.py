@@ -30,7 +30,8 @@ def make_stock() -> Any:
 
 
 def remember_pure_parts() -> None:
-    """Make the stock stack about twenty times faster without touching what it does: remember its pure functions.
+    """Make the stock stack about twenty times faster without touching what it does: remember its pure
+    functions.
 
     Parsed grammar strings and queries, and the translation of a problem, depend on their text alone; names,
     variables and placeholders are never changed and need no deep copy. The second translation of each problem
@@ -74,7 +75,8 @@ def official_games(scratch: Path) -> dict[str, list[Path]]:
         archives = sorted((Path(samples) / "alfworld").glob("*.tar.xz")) if samples else []
         if not archives:
             raise FileNotFoundError(
-                "no official games: set ALFWORLD_DATA (alfworld-download), or BIPACE_SAMPLES to a folder with "
+                "no official games: set ALFWORLD_DATA (alfworld-download), or BIPACE_SAMPLES to a folder "
+                "with "
                 "alfworld/alfworld_SPLIT.tar.xz"
             )
         for archive in archives:

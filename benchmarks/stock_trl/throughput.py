@@ -49,7 +49,9 @@ MICRO_BATCHES = (16, 64, 128)
 
 
 def reward(number: int) -> float:
-    """Half of a group succeeds, whatever it wrote: every completion gets an advantage and has to be trained on."""
+    """Half of a group succeeds, whatever it wrote: every completion gets an advantage and has to be trained
+    on.
+    """
     return float(number % 2)
 
 
@@ -107,7 +109,8 @@ def ours() -> list[dict[str, float]]:
     config = load_config(
         overrides=[
             f"actor.folder={ACTOR}", "actor.threads=1", f"env.suite={Path(__file__).resolve()}:SUITE",
-            "env.split=train", "env.panel=panel", "env.held_out=[]", "estimator=grpo", f"rollout.tasks={TASKS}",
+            "env.split=train", "env.panel=panel", "env.held_out=[]", "estimator=grpo",
+            f"rollout.tasks={TASKS}",
             f"rollout.group_size={GROUP}", f"prompt.max_new_tokens={TOKENS}", "update.minibatches=1",
             "update.invalid_action_penalty=0",
         ]
@@ -166,9 +169,12 @@ def theirs(micro_batch: int) -> list[dict[str, float]]:
             reward_funcs=lambda completions, **_: [reward(i) for i in range(len(completions))],
             args=trl.GRPOConfig(
                 output_dir=folder, use_cpu=True, bf16=False, gradient_checkpointing=False, report_to="none",
-                save_strategy="no", logging_steps=1000, disable_tqdm=True, max_steps=REPEATS + 1, learning_rate=2e-4,
-                per_device_train_batch_size=micro_batch, gradient_accumulation_steps=TASKS * GROUP // micro_batch,
-                num_generations=GROUP, max_completion_length=TOKENS, generation_kwargs={"min_new_tokens": TOKENS},
+                save_strategy="no", logging_steps=1000, disable_tqdm=True, max_steps=REPEATS + 1,
+                learning_rate=2e-4,
+                per_device_train_batch_size=micro_batch,
+                gradient_accumulation_steps=TASKS * GROUP // micro_batch,
+                num_generations=GROUP, max_completion_length=TOKENS,
+                generation_kwargs={"min_new_tokens": TOKENS},
                 beta=0.0, temperature=1.0, optim="adamw_torch_fused", dataloader_num_workers=0,
             ),
         )  # fmt: skip
@@ -189,7 +195,8 @@ def middle(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def floor(side: Mapping[str, float]) -> dict[str, float]:
-    """Seconds the multiplications by weights alone would take: 2 FLOPs a weight and token forward, 6 with backward.
+    """Seconds the multiplications by weights alone would take: 2 FLOPs a weight and token forward, 6 with
+    backward.
 
     A prompt is read once a group when generating; output weights count at response tokens alone.
     """
@@ -230,7 +237,8 @@ def main() -> None:
         "trl_best_micro_batch": best,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, one used",
         "versions": {
-            "python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__,
+            "python": platform.python_version(), "torch": torch.__version__,
+            "transformers": transformers.__version__,
             "trl": trl.__version__,
         },
         "date": datetime.now(timezone.utc).date().isoformat(),

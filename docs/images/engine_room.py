@@ -22,14 +22,16 @@ CELL = 17
 def text(
     x: float, y: float, words: str, size: int = 14, weight: str = "normal", anchor: str = "start"
 ) -> str:
-    return f'<text x="{x}" y="{y}" font-size="{size}" font-weight="{weight}" text-anchor="{anchor}">{words}</text>'
+    font = f'font-size="{size}" font-weight="{weight}" text-anchor="{anchor}"'
+    return f'<text x="{x}" y="{y}" {font}>{words}</text>'
 
 
 def cells(x: float, y: float, count: int, total: int, fill: str, new: int = 0, strong: str = "") -> str:
     """A row of a cache: filled slots, the newest of them dark, and the free ones."""
     colours = [fill] * (count - new) + [strong] * new + ["#ffffff"] * (total - count)
     return "".join(
-        f'<rect x="{x + i * CELL}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" fill="{c}" stroke="#999999"/>'
+        f'<rect x="{x + i * CELL}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" fill="{c}" '
+        'stroke="#999999"/>'
         for i, c in enumerate(colours)
     )
 
@@ -85,14 +87,16 @@ def forward() -> str:
             arrow((x, 190), (400, 190), (400, 190), (340, 190)),
             arrow((690, 214), (690, 234)),
             box(x, 234, 244, 122, "prefill_attention.py",
-                ("several new tokens a row:", "padded tables by row and by prompt,", "two attentions, joined by",
+                ("several new tokens a row:", "padded tables by row and by prompt,",
+                "two attentions, joined by",
                  "their softmax masses")),
             box(x + 256, 234, 244, 122, "decode_attention.py",
                 ("one query a row:", "all rows times their own keys,", "all copies of a prompt times",
                  "the prompt's keys, read once")),
             arrow((340, 262), (400, 262), (440, 262)),
             arrow((690, 356), (690, 376)),
-            box(x, 376, width, 48, "sampling.py", ("logits of each row's last token; one uniform number a row",)),
+            box(x, 376, width, 48, "sampling.py",
+            ("logits of each row's last token; one uniform number a row",)),
             arrow((690, 424), (690, 444)),
             box(x, 444, width, 84, "session.py",
                 ("the token waits in its row and rides in the next forward;",

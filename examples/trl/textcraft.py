@@ -29,7 +29,8 @@ from bipace.integrations.trl.suites import SUITE_STEPS, bare_commands, suite_env
 
 ACTOR = Path(bipace.__file__).parent / "assets" / "actors" / "textcraft-small"
 GOALS = (
-    "blackstone_stairs", "dropper", "glass_bottle", "golden_carrot", "polished_blackstone", "sandstone", "scaffolding",
+    "blackstone_stairs", "dropper", "glass_bottle", "golden_carrot", "polished_blackstone", "sandstone",
+    "scaffolding",
     "turtle_helmet",
 )  # fmt: skip
 GROUP, TASKS, UPDATES = 8, 8, 2  # rollouts a prompt, prompts a generation batch, optimizer steps on it
@@ -50,7 +51,8 @@ def make_trainer(recipe: str, generations: int, seed: int, folder: Path, **optio
         "num_generations": GROUP, "num_generations_eval": EVALUATED, "per_device_eval_batch_size": 128,
         "per_device_train_batch_size": TASKS * GROUP // UPDATES, "steps_per_generation": UPDATES,
         "gradient_accumulation_steps": 1, "max_steps": generations * UPDATES, "learning_rate": 2e-4,
-        "lr_scheduler_type": "constant", "loss_type": "grpo", "temperature": 1.0, "max_completion_length": 400,
+        "lr_scheduler_type": "constant", "loss_type": "grpo", "temperature": 1.0,
+        "max_completion_length": 400,
         "max_tool_calling_iterations": 5, "generation_kwargs": {"max_new_tokens": 28},
     }  # fmt: skip
     ours = {} if recipe == "stock" else {"recipe": recipe, "steps": SUITE_STEPS}
@@ -79,7 +81,8 @@ def run(recipe: str, generations: int, seed: int, folder: Path) -> dict[str, Any
 
     return {
         "recipe": recipe, "seed": seed, "generations": generations, "before": before, "after": after,
-        "points": 100 * (after - before), "train_reward": [round(float(e["reward"]), 3) for e in log if "reward" in e],
+        "points": 100 * (after - before), "train_reward": [round(float(e["reward"]),
+        3) for e in log if "reward" in e],
         "generation_s": seconds("step_time"), "features_s": seconds("timing_s/features"),
         "credit_s": seconds("timing_s/credit"), "seconds": time.perf_counter() - started,
         "turns": fmean([float(e["group/steps"]) for e in log if "group/steps" in e] or [0.0]),

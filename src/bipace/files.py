@@ -14,7 +14,9 @@ __all__ = ["cache_folder", "to_disk", "whole", "write_json", "write_text"]
 
 @contextmanager
 def whole(path: Path, *, alone: bool = False) -> Iterator[Path]:
-    """A temporary sibling to write to, which takes the file's place at the end: a reader never sees half of it.
+    """A temporary sibling to write to, which takes the file's place at the end.
+
+    A reader never sees half of it.
 
     Its content is on the disk before it is renamed. Where the block raises, the sibling is removed and the
     file is as it was.
@@ -58,7 +60,10 @@ def to_disk(path: Path) -> None:
 
 
 def cache_folder(part: str) -> Path:
-    """Where a part of the package keeps what it fetched or built: $BIPACE_CACHE/PART, else the user's cache folder."""
+    """Where a part of the package keeps what it fetched or built.
+
+    $BIPACE_CACHE/PART, else the user's cache folder.
+    """
     own, cache = os.environ.get("BIPACE_CACHE"), os.environ.get("XDG_CACHE_HOME")
     base = Path(own) if own else (Path(cache) if cache else Path.home() / ".cache") / "bipace"
     return base.expanduser() / part

@@ -17,5 +17,7 @@ _torch_came_first = "torch" in sys.modules and _NAME not in os.environ
 os.environ.setdefault(_NAME, "PASSIVE")
 
 WAITS_ASLEEP = os.environ[_NAME].upper() == "PASSIVE" and not _torch_came_first
-"""True where the threads of this process wait asleep; False where torch was imported before bipace, or the user chose
-otherwise: then more than one thread is a risk (`bipace.train.threads`)."""
+"""True where the threads of this process wait asleep.
+
+False where torch was imported before bipace, or the user chose otherwise: then more than one thread is a risk
+(`bipace.train.threads`)."""

@@ -1,4 +1,5 @@
-"""What holds for every adapter: subclass `Conformance`, say how your engine holds some model calls, run pytest.
+"""What holds for every adapter: subclass `Conformance`, say how your engine holds some model calls, run
+pytest.
 
     class TestMyEngine(Conformance):
         def credit(self, steps, features, *, estimator, options, rows_per_rollout=1):
@@ -45,7 +46,9 @@ CLOSEST = ("bipace", {"eps": 0.7})
 
 
 def episodes(seed=0, groups=3, members=4, longest=5):
-    """Random episodes of `groups` prompt groups, and features [N, 6]: repeated states, a quarter of them won."""
+    """Random episodes of `groups` prompt groups, and features [N, 6]: repeated states, a quarter of them
+    won.
+    """
     rng = np.random.default_rng(seed)
     steps = []
     for group in range(groups):
@@ -74,8 +77,10 @@ def expected(steps, features, estimator, options, penalty=PENALTY):
     made, rows = recipe(estimator, **options), [steps[i] for i in kept]
     batch = build_batch(
         task=[s.group for s in rows], trajectory=[s.trajectory for s in rows], t=[s.t for s in rows],
-        reward=[s.reward for s in rows], observation=[s.observation for s in rows], action=[s.action for s in rows],
-        features=features[kept] if "features" in made.needs else None, penalty=[penalty * (not s.parsed) for s in rows],
+        reward=[s.reward for s in rows], observation=[s.observation for s in rows],
+        action=[s.action for s in rows],
+        features=features[kept] if "features" in made.needs else None,
+        penalty=[penalty * (not s.parsed) for s in rows],
     ).batch  # fmt: skip
     values = np.zeros(len(steps))
     values[kept] = advantages(batch, made).values

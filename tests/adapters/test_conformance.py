@@ -28,7 +28,8 @@ def verl_rows(steps):
         {
             "observation": s.observation, "action": s.action, "reward": s.reward, "parsed": s.parsed,
             "episode": asdict(EpisodeSummary(
-                steps=s.steps, reward=0.0, won=False, terminated=(s.group, s.trajectory) in won, truncated=False,
+                steps=s.steps, reward=0.0, won=False, terminated=(s.group, s.trajectory) in won,
+                truncated=False,
                 overlong=False, aborted=s.aborted, unparsed=0, rejected=0, unfinished=0,
             )),
         }
@@ -76,7 +77,8 @@ class TestVerlAgent(Conformance):
             step_rewards=torch.tensor([to_go(s) for s in steps], dtype=torch.float64),
             anchor_obs=[s.observation for s in steps], index=[s.group for s in steps],
             traj_index=[s.trajectory for s in steps], step_index=[s.t for s in steps],
-            responses=[f"<action>{s.action}</action>" for s in steps], hidden_states=torch.from_numpy(features),
+            responses=[f"<action>{s.action}</action>" for s in steps],
+            hidden_states=torch.from_numpy(features),
             padding=[s.padding for s in steps], estimator=estimator, **options,
         )  # fmt: skip
         assert torch.equal(found, returns)

@@ -1,4 +1,6 @@
-"""The adapter of docs/adapters.md, built from the page in a temporary folder and held to the conformance test."""
+"""The adapter of docs/adapters.md, built from the page in a temporary folder and held to the conformance
+test.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def config(**bipace):
 
 
 def rows_of(steps, rows_per_rollout):
-    """Lists of indices of steps, a row of the engine each: consecutive calls of one rollout, in the steps' order."""
+    """Lists of indices of steps, a row of the engine each: consecutive calls of one rollout, in the steps'
+    order.
+    """
     rollouts = {}
     for i, s in enumerate(steps):
         rollouts.setdefault((s.group, s.trajectory, s.padding and i), []).append(i)
@@ -84,8 +88,10 @@ def batch_of(steps, features, rows_per_rollout):
     heads = [steps[members[0]] for members in rows]
     return {
         "prompt_id": [s.group for s in heads], "rollout_id": [s.trajectory for s in heads],
-        "first": [s.t for s in heads], "calls": [s.steps for s in heads], "status": [status(s) for s in heads],
-        "mask": mask, "hidden_states": states, "turns": [[turn(steps[i]) for i in members] for members in rows],
+        "first": [s.t for s in heads], "calls": [s.steps for s in heads],
+        "status": [status(s) for s in heads],
+        "mask": mask, "hidden_states": states,
+        "turns": [[turn(steps[i]) for i in members] for members in rows],
     }, places  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 # long: one page in one browser serves all tests, and to start them takes most of the time
-"""The credit report clicked through in headless Chromium: recipes, steps, addresses, maps, files, hostile text."""
+"""The credit report clicked through in headless Chromium: recipes, steps, addresses, maps, files, hostile
+text.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=window.ha
 
 def episode(task, member, pairs, reward):
     steps = [
-        {"observation": f"{o}{HOSTILE}", "response": f"<action>{a}</action>{HOSTILE}", "action": f"{a}{HOSTILE}",
+        {"observation": f"{o}{HOSTILE}", "response": f"<action>{a}</action>{HOSTILE}",
+        "action": f"{a}{HOSTILE}",
          "parsed": True, "reward": 0.0}
         for o, a in pairs
     ]  # fmt: skip
@@ -35,7 +38,8 @@ def write(path, groups=3, members=4, length=5):
         episode(
             f"task {g} {HOSTILE}",
             m,
-            [(f"room {t} of house {g}" + (" with a lamp" if m % 2 else ""), "go" if (m // 2 + t) % 2 else "wait")
+            [(f"room {t} of house {g}" + (" with a lamp" if m % 2 else ""),
+            "go" if (m // 2 + t) % 2 else "wait")
              for t in range(length)],
             float(g % 3 < 2 and (m == 0 or (g + m) % 3 == 0)),
         )

@@ -1,4 +1,6 @@
-"""The training report driven in headless Chromium: charts, switches, hostile text, a phone, forty runs in time."""
+"""The training report driven in headless Chromium: charts, switches, hostile text, a phone, forty runs in
+time.
+"""
 
 from __future__ import annotations
 

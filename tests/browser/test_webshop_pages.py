@@ -1,4 +1,6 @@
-"""The shop in headless Chromium: a person can do a task and sees the score; nothing in the data runs as a page."""
+"""The shop in headless Chromium: a person can do a task and sees the score; nothing in the data runs as a
+page.
+"""
 
 import threading
 import urllib.error

@@ -1,4 +1,6 @@
-"""What holds for every job of verl with the plug-in: tests of the fixture `any_job` of the module that imports them."""
+"""What holds for every job of verl with the plug-in: tests of the fixture `any_job` of the module that
+imports them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Run stock verl, its V1 trainer and the plug-in on the CPU: one call is one training job in processes of its own."""
+"""Run stock verl, its V1 trainer and the plug-in on the CPU: one call is one training job in processes of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -178,7 +180,9 @@ def job(folder: Path, extra: tuple[str, ...] = (), name: str = "job", **shape: A
 
 
 def figures(done: Job, name: str, shape: dict[str, Any]) -> dict[str, Any]:
-    """What benchmarks/verl.py reports of a job; its first step is left out: it pays for what is loaded once."""
+    """What benchmarks/verl.py reports of a job; its first step is left out: it pays for what is loaded
+    once.
+    """
     steps = [m for step, m in sorted(done.metrics.items()) if "group/steps" in m][1:]
 
     def mean(metric: str) -> float:

@@ -63,8 +63,10 @@ class TestTrl(Conformance):
             made = [[10 + names.index(name), 11, *[12, 13, 14] * (len(rows) - 1)] for name, rows in parts]
             masks = [[1, 1, *[0, 1, 1] * (len(rows) - 1)] for _, rows in parts]
             return {
-                "prompt_ids": [[5, 6, 7]] * len(parts), "completion_ids": [[*m, end] for m in made], "logprobs": None,
-                "env_mask": [[*m, 0] for m in masks], "paid": [_total([steps[i] for i in rows]) for _, rows in parts],
+                "prompt_ids": [[5, 6, 7]] * len(parts), "completion_ids": [[*m, end] for m in made],
+                "logprobs": None,
+                "env_mask": [[*m, 0] for m in masks], "paid": [_total([steps[i] for i in rows]) for _,
+                rows in parts],
                 "step_rewards": [[_paid(steps[i]) for i in rows] for _, rows in parts],
                 "states": [[steps[i].observation for i in rows] for _, rows in parts],
                 "actions": [[steps[i].action for i in rows] for _, rows in parts],
@@ -72,7 +74,8 @@ class TestTrl(Conformance):
 
         trainer = make(
             Told, self.folder, recipe=estimator, credit=options, rollout_func=play,
-            reward_funcs=lambda paid, **_: paid, train_dataset=Dataset.from_list([{"prompt": "p"}]), group=2, tasks=1,
+            reward_funcs=lambda paid, **_: paid, train_dataset=Dataset.from_list([{"prompt": "p"}]), group=2,
+            tasks=1,
         )  # fmt: skip
         trainer.num_generations = 1  # TRL's own groups are of one size; ours are not, and are not counted
         trainer.told = features[[i for _, rows in parts for i in rows]]

@@ -1,4 +1,6 @@
-"""The hidden states of turns are those of a plain forward, from TRL's forward or from one more, in any padding."""
+"""The hidden states of turns are those of a plain forward, from TRL's forward or from one more, in any
+padding.
+"""
 
 from __future__ import annotations
 

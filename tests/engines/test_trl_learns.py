@@ -22,7 +22,9 @@ QUIET = {"TRL_EXPERIMENTAL_SILENCE": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREAD
 
 
 def test_bipace_inside_trl_learns(tmp_path):
-    """Success on recipe lists that were not trained on, 256 episodes each time; one deviation of the rise: 4 points."""
+    """Success on recipe lists that were not trained on, 256 episodes each time; one deviation of the rise: 4
+    points.
+    """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(EXAMPLE), "--recipe", "bipace", "--out", str(tmp_path)],
         env={**os.environ, **QUIET}, capture_output=True, text=True, timeout=1500,

@@ -63,7 +63,8 @@ def test_values_of_prompt_groups_that_lie_on_two_ranks_are_the_cores(tmp_path, n
     ]
     actions = [json.dumps(action) for action in merged["action"]]
     table = build_batch(
-        task=merged["task"], trajectory=[order.index(rank * local + row) for rank, row, _, _ in rows], t=merged["t"],
+        task=merged["task"], trajectory=[order.index(rank * local + row) for rank, row, _, _ in rows],
+        t=merged["t"],
         reward=merged["reward"], observation=merged["observation"], action=actions,
         features=np.array(merged["features"], np.float32) if name == "bipace" else None,
     )  # fmt: skip

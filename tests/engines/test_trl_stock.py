@@ -1,4 +1,6 @@
-"""`recipe="grpo"` is stock GRPO: the same losses, gradients and weights, whatever TRL is asked to do around it."""
+"""`recipe="grpo"` is stock GRPO: the same losses, gradients and weights, whatever TRL is asked to do around
+it.
+"""
 
 from __future__ import annotations
 

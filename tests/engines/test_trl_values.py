@@ -59,7 +59,9 @@ def test_budget_and_horizon_cut_episodes_and_the_values_stay_the_cores(tmp_path)
 
 
 def test_turns_of_stock_trl_which_asks_on_after_the_end(tmp_path):
-    """Without steps.stop the model is asked once more; the reward lies on the turn that won, not on the last."""
+    """Without steps.stop the model is asked once more; the reward lies on the turn that won, not on the
+    last.
+    """
     attributes = {k: v for k, v in SUITE_STEPS.items() if k != "stop"}
     trainer = watched(tmp_path, easy(), recipe="gigpo", steps=attributes)
     output = generate(trainer)
@@ -101,7 +103,8 @@ def test_calls_that_fail_async_tools_two_calls_in_a_turn_and_an_unscored_rollout
     short = [task for task in textcraft().splits["train"][:64] if len(textcraft().expert(task)) == 3]
     trainer = make(
         folder=tmp_path, recipe="gigpo", steps=SUITE_STEPS, tasks=1, group=4, processing_class=own,
-        train_dataset=rows(short), environment_factory=Moody, max_completion_length=160, max_tool_calling_iterations=3,
+        train_dataset=rows(short), environment_factory=Moody, max_completion_length=160,
+        max_tool_calling_iterations=3,
     )  # fmt: skip
     task, end = trainer.train_dataset[0]["task"], "<|im_end|>"
     plan = [f"{command}{end}" for command in textcraft().expert(task)]

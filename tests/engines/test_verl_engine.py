@@ -100,8 +100,8 @@ for key in keys[:-1]:
     w = won[int(u[1:]), int(m)]
     whole = dict(steps=3, reward=1.0 * w, won=w, terminated=w, truncated=not w, overlong=False, aborted=False,
         unparsed=0, rejected=0, unfinished=0)
-    records.append(dict(reward=10.0 * (w and t == "2"), observation=f"o{rng.integers(2)}", action=f"a{rng.integers(2)}",
-        parsed=True, episode=whole))
+    records.append(dict(reward=10.0 * (w and t == "2"), observation=f"o{rng.integers(2)}",
+        action=f"a{rng.integers(2)}", parsed=True, episode=whole))
 records.append(records[0])
 order = rng.permutation(len(keys))
 keys, records = [keys[i] for i in order], [records[i] for i in order]
@@ -110,7 +110,8 @@ features = rng.normal(size=(len(keys), 8)).astype(np.float32)
 mask = torch.ones(len(keys), 5); mask[:, 3:] = 0
 recipe = read_settings({"credit": {"eps": 0.8}}, "bipace").recipe()
 kl = torch.from_numpy(rng.normal(size=(len(keys), 5))) * mask
-handed = Handover(keys, records, padding, features, np.zeros(len(keys)), Estimator(recipe, invalid_action_penalty=0.1))
+estimator = Estimator(recipe, invalid_action_penalty=0.1)
+handed = Handover(keys, records, padding, features, np.zeros(len(keys)), estimator)
 token = HANDED_OVER.set(handed)
 data = DataProto.from_dict(tensors={"token_level_rewards": kl, "response_mask": mask},
     non_tensors={"uid": np.array([k.rsplit("_", 2)[0] for k in keys], dtype=object)})

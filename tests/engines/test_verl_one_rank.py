@@ -1,4 +1,5 @@
-"""Stock verl on local Ray with one rank on the CPU and the shipped actor: a job that learns, and its continuation.
+"""Stock verl on local Ray with one rank on the CPU and the shipped actor: a job that learns, and its
+continuation.
 
 A job takes most of a minute, so each is run once and asserted from many sides.
 """

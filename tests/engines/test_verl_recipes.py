@@ -50,16 +50,19 @@ for name in sys.argv[2:]:
     validate_config(OmegaConf.create(config), use_reference_policy=True, use_critic=False)
     settings = check_config(config)
     for file in ("bipace_base", name):
-        unknown = [p for p in leaves(yaml.safe_load((folder / f"{file}.yaml").read_text())) if not known(stock, p)]
+        set_here = leaves(yaml.safe_load((folder / f"{file}.yaml").read_text()))
+        unknown = [p for p in set_here if not known(stock, p)]
         assert not unknown, (name, unknown)
     suite, shown = settings.env.suite, [settings.features.layer, settings.credit["eps"]]
-    print("RECIPE", json.dumps([name, suite, *shown, settings.estimator, settings.captures, settings.prompt.style]))
+    shown += [settings.estimator, settings.captures, settings.prompt.style]
+    print("RECIPE", json.dumps([name, suite, *shown]))
 """
 
 
 def run(folder, *command):
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", *command], env=environment(folder), cwd=folder, capture_output=True, text=True,
+        [sys.executable, "-W", "ignore", *command], env=environment(folder), cwd=folder, capture_output=True,
+        text=True,
         timeout=240,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr

@@ -1,4 +1,5 @@
-"""Writes src/bipace/assets/panels/SUITE.json: the task ids of every panel, which never change under their version.
+"""Writes src/bipace/assets/panels/SUITE.json: the task ids of every panel, which never change under their
+version.
 
     PYTHONPATH=src:tests python tests/golden/panels.py
 

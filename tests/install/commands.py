@@ -1,4 +1,6 @@
-"""What each extra must be able to do once it alone is installed: the commands, their exit status, words they print."""
+"""What each extra must be able to do once it alone is installed: the commands, their exit status, words
+they print.
+"""
 
 from __future__ import annotations
 

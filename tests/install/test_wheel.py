@@ -1,4 +1,5 @@
-"""The built wheel, bare and with each extra, in a fresh environment: that extra's commands run, the others refuse.
+"""The built wheel, bare and with each extra, in a fresh environment: that extra's commands run, the others
+refuse.
 
 `make test` does the small extras; `make wheel-test` does all and writes benchmarks/results/install.json. A
 download that fails is a failure: an install that does not work is what this looks for.

@@ -1,4 +1,6 @@
-"""Every recipe trains on generated ALFWorld games through the command line, with the shipped actor and preset."""
+"""Every recipe trains on generated ALFWorld games through the command line, with the shipped actor and
+preset.
+"""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ def spans():
     for i in range(STEPS):
         message = {"role": "assistant", "content": f"answer {i}"}
         yield {"id": f"o{i}", "traceId": f"t{i // 20}", "type": "GENERATION", "startTime": f"{i % 20:02}",
-               "input": [{"role": "user", "content": f"room {i} " + "x" * 300}], "output": message}  # fmt: skip
+               "input": [{"role": "user", "content": f"room {i} " + "x" * 300}],
+               "output": message}  # fmt: skip
 
 
 def events():

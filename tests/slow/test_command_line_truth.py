@@ -1,4 +1,6 @@
-"""The command line says what happened: Ctrl-C, resume by the folder alone, whose settings an evaluation uses, gains."""
+"""The command line says what happened: Ctrl-C, resume by the folder alone, whose settings an evaluation uses,
+gains.
+"""
 
 import json
 import os

@@ -16,7 +16,8 @@ from bipace.train.loop import NonFiniteError, NothingPlayed, train
 
 SUITE = f"env.suite={Path(__file__).with_name('faulty_suite.py')}:Suite"
 SMALL = (
-    SUITE, "rollout.tasks=2", "rollout.group_size=4", "run.iterations=2", "run.save_every=1", "env.panel=panel",
+    SUITE, "rollout.tasks=2", "rollout.group_size=4", "run.iterations=2", "run.save_every=1",
+    "env.panel=panel",
     "env.held_out=[]", "actor.threads=1", "update.lr=0.01", "update.minibatches=1", "prompt.max_new_tokens=8",
 )  # fmt: skip
 

@@ -12,7 +12,8 @@ from bipace.train.config import load_config
 from bipace.train.loop import train
 
 SMALL = (
-    "rollout.tasks=2", "rollout.group_size=2", "run.iterations=2", "run.save_every=1", "env.panel=depth4-panel",
+    "rollout.tasks=2", "rollout.group_size=2", "run.iterations=2", "run.save_every=1",
+    "env.panel=depth4-panel",
     "env.held_out=[]", "actor.threads=1",
 )  # fmt: skip
 

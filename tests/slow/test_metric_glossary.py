@@ -15,7 +15,8 @@ from glossary import unexplained
 
 def test_a_run_logs_nothing_unexplained(tmp_path):
     overrides = (
-        "run.iterations=1", "rollout.tasks=2", "rollout.group_size=2", "env.panel=depth4-panel", "env.held_out=[]",
+        "run.iterations=1", "rollout.tasks=2", "rollout.group_size=2", "env.panel=depth4-panel",
+        "env.held_out=[]",
         "features.source=separate", "update.kl_loss_coef=0.01",
     )  # fmt: skip
     train(load_config(overrides=overrides), tmp_path / "run", on_iteration=lambda *_: None)

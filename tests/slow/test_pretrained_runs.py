@@ -1,4 +1,6 @@
-"""Runs as with a pretrained model: the Qwen2.5 presets on a random model of that build, and LoRA that resumes."""
+"""Runs as with a pretrained model: the Qwen2.5 presets on a random model of that build, and LoRA that
+resumes.
+"""
 
 import json
 import math
@@ -27,7 +29,8 @@ TEMPLATE = (
     "{%- if messages[0]['role'] != 'system' %}{{- '<|im_start|>system\\n"
     + SYSTEM
     + "<|im_end|>\\n' }}{%- endif %}"
-    "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>' + '\\n' }}{%- endfor %}"
+    "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>' + '\\n' }}{%- "
+    "endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
 SUITES = ("textcraft", "alfworld", "webshop")
@@ -40,7 +43,9 @@ TINY = (
 
 @pytest.fixture(scope="module")
 def qwen(tmp_path_factory):
-    """Qwen2.5's architecture and depth at width 32, with its kind of tokenizer, learned on what the suites say."""
+    """Qwen2.5's architecture and depth at width 32, with its kind of tokenizer, learned on what the suites
+    say.
+    """
     texts = [SYSTEM, "Reason inside <think> </think> tags, then act inside <action> </action> tags."]
     for name in SUITES:
         suite = get_suite(name)
@@ -54,7 +59,8 @@ def qwen(tmp_path_factory):
     model = Qwen2ForCausalLM(
         Qwen2Config(
             vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=28,
-            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=8192, tie_word_embeddings=True,
+            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=8192,
+            tie_word_embeddings=True,
             bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
         )
     )  # fmt: skip
@@ -133,7 +139,8 @@ def test_an_admissible_action_list_cannot_forge_a_turn(qwen):
 def test_a_lora_run_resumes_to_the_same_bits_and_evaluates(tmp_path):
     pytest.importorskip("peft", reason="needs bipace[lora]")
     small = (
-        "rollout.tasks=2", "rollout.group_size=4", "run.iterations=2", "run.validate_every=2", "run.save_every=1",
+        "rollout.tasks=2", "rollout.group_size=4", "run.iterations=2", "run.validate_every=2",
+        "run.save_every=1",
         "env.panel=depth4-panel", "env.held_out=[]", "actor.threads=1", "actor.lora_rank=4", "update.lr=1e-3",
         "update.kl_loss_coef=0.01", "actor.checkpointing=true", "actor.dtype=bfloat16",
     )  # fmt: skip

@@ -142,7 +142,10 @@ def test_another_configuration_recipe_or_task_list_is_refused_by_name(suite, tmp
     with pytest.raises(ConfigError, match=r"these keys differ: credit\.w, update\.lr$"):
         go("credit.w=0.5", "update.lr=0.1")
     go("actor.threads=2")
-    script = "from bipace.train.loop import train; from bipace.train.config import load_config; import sys, pathlib\n"
+    script = (
+        "from bipace.train.loop import train; from bipace.train.config import load_config; import "
+        "sys, pathlib\n"
+    )
     script += "train(load_config(overrides=sys.argv[2:]), pathlib.Path(sys.argv[1]), resume=True, "
     script += "on_iteration=lambda *_: None)"
     arguments = (*SETTINGS, f"env.suite={tiny}:small", f"estimator={own}:mine", "run.iterations=1")
@@ -386,7 +389,8 @@ def test_a_full_disk_is_one_clear_error_and_the_checkpoint_stays(suite, tmp_path
     disk.mkdir()
     script = 'mount -t tmpfs -o size=4m tmpfs "$1" && shift && exec "$@"'
     done = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", script, "sh", str(disk), sys.executable, "-c", FULL, str(disk / "run"), suite,
+        ["unshare", "-rm", "sh", "-c", script, "sh", str(disk), sys.executable, "-c", FULL, str(disk / "run"),
+        suite,
          *SETTINGS, "run.iterations=9", "run.validate_every=99"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -400,7 +404,8 @@ def test_a_full_disk_is_one_clear_error_and_the_checkpoint_stays(suite, tmp_path
 
 def test_killed_runs_resume_to_the_same_bits():
     done = subprocess.run(
-        [sys.executable, str(REPOSITORY / "benchmarks" / "kill.py"), "--kills", "5", "--seed", "1", "--out", "-"],
+        [sys.executable, str(REPOSITORY / "benchmarks" / "kill.py"), "--kills", "5", "--seed", "1", "--out",
+        "-"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "5/5 resumed identical", done.stdout + done.stderr

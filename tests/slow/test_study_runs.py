@@ -134,7 +134,9 @@ KILLED = STUDY.replace(
 
 
 def record(folder):
-    """All of a finished run that a kill must not change: digests of its files, and the metrics without timings."""
+    """All of a finished run that a kill must not change: digests of its files, and the metrics without
+    timings.
+    """
     folder = folder.resolve()
     whole = {
         "last": (folder / "last").readlink().name,

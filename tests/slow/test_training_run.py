@@ -62,8 +62,10 @@ few_rollouts = pytest.mark.filterwarnings("ignore::bipace.core.diagnostics.Degen
 @few_rollouts
 def test_window_prompts_with_tags_a_reference_and_a_separate_feature_pass_run(tmp_path):
     found = run(
-        tmp_path / "run", "prompt.style=window", "prompt.tagged=true", "prompt.instructions=true", "run.iterations=1",
-        "update.kl_loss_coef=0.01", "features.source=separate", "run.save_rollouts=true", "actor.autocast=true",
+        tmp_path / "run", "prompt.style=window", "prompt.tagged=true", "prompt.instructions=true",
+        "run.iterations=1",
+        "update.kl_loss_coef=0.01", "features.source=separate", "run.save_rollouts=true",
+        "actor.autocast=true",
     )  # fmt: skip
     assert found.iteration == 1
     line = log(tmp_path / "run")[-1]

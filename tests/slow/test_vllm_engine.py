@@ -60,7 +60,8 @@ def run(tmp_path_factory, wide_head_folder):
     (folder / "odd.py").write_text(SUITE)
     settings = (
         f"actor.folder={wide_head_folder}", f"actor.device={DEVICE}", "actor.lora_rank=4", "update.lr=0.05",
-        f"env.suite={folder}/odd.py:SUITE", "prompt.max_new_tokens=8", "prompt.max_tokens=256", "rollout.tasks=2",
+        f"env.suite={folder}/odd.py:SUITE", "prompt.max_new_tokens=8", "prompt.max_tokens=256",
+        "rollout.tasks=2",
         "rollout.group_size=4", "rollout.engine_memory=0.2",
     )  # fmt: skip
     return Run(load_config(overrides=[*VLLM, *settings]), folder)

@@ -1,4 +1,6 @@
-"""WebShop through the command line: every recipe trains on a generated shop; scores are reported with their data."""
+"""WebShop through the command line: every recipe trains on a generated shop; scores are reported with their
+data.
+"""
 
 import json
 import subprocess
@@ -27,7 +29,9 @@ LABEL = "generated catalogue, 20 products, seed 0: not comparable with WebShop s
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
-    """The shipped actor in a shop of 20 products, which are the first 20 of the shop that it was trained in."""
+    """The shipped actor in a shop of 20 products, which are the first 20 of the shop that it was trained
+    in.
+    """
     folder = tmp_path_factory.mktemp("shop")
     (folder / "shop.py").write_text(SHOP, encoding="utf-8")
     return ("--config", "webshop", f"env.suite={folder / 'shop.py'}:suite", *TINY)

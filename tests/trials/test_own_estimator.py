@@ -105,8 +105,10 @@ def test_verl_agent(own, table):
     token_rewards = torch.zeros(len(rows), 2, dtype=torch.float64)
     token_rewards[:, 1] = torch.tensor(reward)
     values, _ = compute_advantage(
-        token_level_rewards=token_rewards, step_rewards=torch.tensor(to_go), response_mask=torch.ones(len(rows), 2),
-        anchor_obs=["o"] * len(rows), index=[g for g, _, _ in rows], traj_index=[f"{g}-{m}" for g, m, _ in rows],
+        token_level_rewards=token_rewards, step_rewards=torch.tensor(to_go),
+        response_mask=torch.ones(len(rows), 2),
+        anchor_obs=["o"] * len(rows), index=[g for g, _, _ in rows], traj_index=[f"{g}-{m}" for g, m,
+        _ in rows],
         responses=["<action>a</action>"] * len(rows), hidden_states=torch.from_numpy(features), estimator=own,
     )  # fmt: skip
     np.testing.assert_allclose(values[:, 0], expected, atol=1e-5)

@@ -22,7 +22,7 @@ def read_mine(where, record, reading):
     yield LoggedTrajectory(record["quest"], record["hero"], tuple(steps), where=where)
 
 
-FORMATS["mine"] = Format(lambda r: isinstance(r, dict) and "quest" in r, each(read_mine), "quests {quest, log}")
+FORMATS["mine"] = Format(lambda r: "quest" in r, each(read_mine), "quests {quest, hero, log, gold}")
 '''
 
 

@@ -1,4 +1,6 @@
-"""Trial: a suite in one file is trained, evaluated, isolated in processes of its own, and its credit judged."""
+"""Trial: a suite in one file is trained, evaluated, isolated in processes of its own, and its credit
+judged.
+"""
 
 import json
 
@@ -30,7 +32,8 @@ class Letters:
         self.odd += len(action.strip()) % 2
         done = self.said == 3
         won = done and self.odd >= 2
-        return Turn(f"{self.odd} of {self.said} were odd.", self.odd / 3 if done else 0.0, terminated=done, won=won)
+        paid = self.odd / 3 if done else 0.0
+        return Turn(f"{self.odd} of {self.said} were odd.", paid, terminated=done, won=won)
 
     def copy(self):
         return copy.copy(self)

@@ -106,7 +106,9 @@ def test_an_oracle_takes_every_option_of_its_recipe(name):
 
 
 def stretched_tables(count):
-    """Tables whose features have three clear principal directions, so that whitening is no matter of rounding."""
+    """Tables whose features have three clear principal directions, so that whitening is no matter of
+    rounding.
+    """
     for seed in range(count):
         random = np.random.default_rng(seed)
         trajectory = np.sort(random.integers(0, 6, 24))

@@ -21,9 +21,11 @@ from bipace.analyze.table import build_table
 
 INPUTS = int(os.environ.get("BIPACE_FUZZ", "2100"))
 UGLY: tuple[Any, ...] = (
-    None, True, False, 0, -1, 3.5, 10**400, float("nan"), float("inf"), "", "x", "NaN", "\ud800", "\0", "[{", "{}",
+    None, True, False, 0, -1, 3.5, 10**400, float("nan"), float("inf"), "", "x", "NaN", "\ud800", "\0", "[{",
+    "{}",
     "attachment://", "<tool_call>{", "1e999", [], [None], [[]], [1, "a", {}], {}, {"": None}, {"role": None},
-    {"a": {"b": []}}, {"type": "text"}, [{"type": 1}], [{"role": "assistant"}], {"0": "x", "1": "y"}, "9" * 5000,
+    {"a": {"b": []}}, {"type": "text"}, [{"type": 1}], [{"role": "assistant"}], {"0": "x", "1": "y"},
+    "9" * 5000,
 )  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 # long: a case a thing that files leave unsaid, with the writers above them
-"""What a file means: never a silent misread, rewards kept elsewhere, columns that are nested, recipes of one's own."""
+"""What a file means: never a silent misread, rewards kept elsewhere, columns that are nested, recipes of
+one's own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the page and the exported table are made of: a finding's reach, files compared, texts cut, colours apart."""
+"""What the page and the exported table are made of: a finding's reach, files compared, texts cut, colours
+apart.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,8 @@ def test_advice_on_similarity_follows_the_sweep(tmp_path):
     # One state in a wording of its own for every rollout, which tells red from blue: wider radii join what is
     # alike.
     apart = [
-        episode(f"t{g}", m, [(f"{hall} number {m}", "go"), (f"you see a {'red' if m % 2 else 'blue'} {wall} {m}", "x")],
+        episode(f"t{g}", m, [(f"{hall} number {m}", "go"), (f"you see a {'red' if m % 2 else 'blue'} "
+                                                            f"{wall} {m}", "x")],
                 float(m % 2)) for g in range(4) for m in range(8)
     ]  # fmt: skip
     best, advice = told("apart", apart)

@@ -1,5 +1,7 @@
 # long: a case a format or a damage, with the writers above them
-"""Every reader on a real file or on lines shaped by the real writer; and everything that can be wrong with a file."""
+"""Every reader on a real file or on lines shaped by the real writer; and everything that can be wrong with a
+file.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,8 @@ def test_bare_message_lists_are_grouped_by_their_first_prompt(tmp_path):
 
 def test_verl_rows_with_uids_become_trajectories_of_several_calls(tmp_path):
     rows = [
-        {"input": f"q{g} t{t}", "output": f"<action>go {t}</action>", "gts": None, "score": float(t == 1), "step": 7,
+        {"input": f"q{g} t{t}", "output": f"<action>go {t}</action>", "gts": None, "score": float(t == 1),
+        "step": 7,
          "uid": f"g{g}_{r}_{t}"}
         for g in range(2) for r in range(3) for t in range(2)
     ]  # fmt: skip

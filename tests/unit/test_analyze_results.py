@@ -1,4 +1,6 @@
-"""The analysis: every number shown is the core's; findings fire where they should; bad rewards and ids are survived."""
+"""The analysis: every number shown is the core's; findings fire where they should; bad rewards and ids are
+survived.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,8 @@ def test_one_trajectory_alone_is_reported_and_shown(tmp_path):
 
 def test_unhashable_and_giant_observations_are_kept_apart_and_cut_for_the_page(tmp_path):
     values = [{"a": [1]}, {"a": [1.0]}, None, "x" * 200_000, "x" * 199_999 + "y"]
-    rows = [{"task": "t", "trajectory": i, "step": 0, "observation": v, "action": "go", "reward": i} for i, v in
+    rows = [{"task": "t", "trajectory": i, "step": 0, "observation": v, "action": "go", "reward": i} for i,
+        v in
             enumerate(values)]  # fmt: skip
     found = analyze(write(tmp_path / "r.jsonl", rows))
     assert found.credits["gigpo"].diagnostics["clusters"] == 5

@@ -73,7 +73,8 @@ def test_the_centroid_rule_is_the_one_asked_for(centroid, expected):
     """The third vector is within 25 degrees of the mean of the first two, not of the first."""
     degrees = np.deg2rad([0, 20, 33])
     batch = build_batch(
-        task=[0] * 3, trajectory=[0, 1, 2], t=[0] * 3, reward=[1.0, 0.0, 0.0], observation=[0, 1, 2], action=["a"] * 3,
+        task=[0] * 3, trajectory=[0, 1, 2], t=[0] * 3, reward=[1.0, 0.0, 0.0], observation=[0, 1, 2],
+        action=["a"] * 3,
         features=np.stack([np.cos(degrees), np.sin(degrees)], axis=1),
     ).batch  # fmt: skip
     grid = (1 - np.cos(np.deg2rad(25)),)
@@ -91,7 +92,8 @@ def test_a_grid_of_one_point_is_that_point():
 
 def test_a_group_of_one_trajectory_predicts_nothing_and_breaks_nothing():
     batch = build_batch(
-        task=[0, 0], trajectory=[0, 0], t=[0, 1], reward=[0.0, 1.0], observation=["a", "b"], action=["x", "x"],
+        task=[0, 0], trajectory=[0, 0], t=[0, 1], reward=[0.0, 1.0], observation=["a", "b"], action=["x",
+        "x"],
         features=np.eye(2, dtype=np.float32),
     ).batch  # fmt: skip
     assert calibrate(batch).eps == GRID[0]

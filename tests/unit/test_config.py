@@ -208,7 +208,9 @@ def test_a_credit_option_that_was_asked_for_is_never_dropped():
 
 
 def test_what_the_descriptions_say_of_presets_and_threads_is_so(monkeypatch):
-    """Three of them were false: 0.4 in every preset, threads by size alone, an update like verl-agent's by default."""
+    """Three of them were false: 0.4 in every preset, threads by size alone, an update like verl-agent's by
+    default.
+    """
     described = {row["key"]: row["meaning"] for row in config_schema()}
     greedy = {
         path.stem: load_config(path).run.validation_temperature for path in sorted(PRESETS.glob("*.toml"))

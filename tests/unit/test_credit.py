@@ -60,7 +60,9 @@ def test_signs_are_judged_where_the_truth_stands_out_of_its_own_error(truth):
 
 
 def test_a_report_is_made_of_its_definitions(truth):
-    """Corrected correlation, steps without the first, each step index, and an interval moved onto the estimate."""
+    """Corrected correlation, steps without the first, each step index, and an interval moved onto the
+    estimate.
+    """
     random = np.random.default_rng(0)
     noise = 0.5 * random.standard_normal((2, len(truth.batch)))
     noisy = replace(truth, halves=truth.advantage + noise, advantage=truth.advantage + noise.mean(axis=0))

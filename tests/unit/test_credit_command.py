@@ -1,4 +1,6 @@
-"""`bipace credit` from the outside: one JSON object for machines, files for people, one line for a mistake."""
+"""`bipace credit` from the outside: one JSON object for machines, files for people, one line for a
+mistake.
+"""
 
 import json
 import sys

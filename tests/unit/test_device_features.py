@@ -87,7 +87,8 @@ def test_a_vector_that_is_not_finite_costs_its_trajectory_or_is_named():
     assert len(made.batch) == N - LENGTH
     assert made.batch.features.shape == (N - LENGTH, WIDTH)
     whole = rows(vectors()).batch
-    columns = {name: getattr(whole, name) for name in ("task", "trajectory", "t", "reward", "terminated", "truncated",
+    columns = {name: getattr(whole, name) for name in ("task", "trajectory", "t", "reward", "terminated",
+        "truncated",
                                                        "observation", "action")}  # fmt: skip
     with pytest.raises(ValueError, match="features: nan at row 7"):
         type(whole)(**columns, features=DeviceFeatures(torch.from_numpy(broken)))

@@ -20,7 +20,8 @@ def table(observation, *, features=None, reward=None, action=None):
     """Trajectories of one step in one prompt group."""
     n = len(observation)
     return build_batch(
-        task=[0] * n, trajectory=list(range(n)), t=[0] * n, reward=reward or [0.0] * n, observation=observation,
+        task=[0] * n, trajectory=list(range(n)), t=[0] * n, reward=reward or [0.0] * n,
+        observation=observation,
         action=action or ["a"] * n, features=None if features is None else np.asarray(features, np.float32),
     ).batch  # fmt: skip
 
@@ -55,7 +56,8 @@ def test_a_radius_is_chosen_for_the_recipes_own_discount():
     kind = np.tile([[0, 1], [1, 0]], (20, 1))
     rewards = np.where(kind == 0, 10.0, -10.0)  # of every episode the same sum
     rows = build_batch(
-        task=[0] * 80, trajectory=np.repeat(np.arange(40), 2).tolist(), t=[0, 1] * 40, reward=rewards.ravel().tolist(),
+        task=[0] * 80, trajectory=np.repeat(np.arange(40), 2).tolist(), t=[0, 1] * 40,
+        reward=rewards.ravel().tolist(),
         observation=list(range(80)), action=["a"] * 80,
         features=(np.eye(2, 8)[kind.ravel()] + 0.01 * np.random.default_rng(0).standard_normal((80, 8))),
     )  # fmt: skip

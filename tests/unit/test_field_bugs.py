@@ -1,4 +1,5 @@
-"""One test for each class of bug that users of this field reported, and small inputs with the outcome each must have.
+"""One test for each class of bug that users of this field reported, and small inputs with the outcome each
+must have.
 
 Tests are named after the class; project and thread where it was reported stand in brackets. (runs) is
 `test_field_bugs_in_runs.py`: what shows only in runs is held there in small and in tests/slow in full.
@@ -14,7 +15,7 @@ Tests are named after the class; project and thread where it was reported stand 
 | 7 | outcome variance of a shaped reward | test_7_* |
 | 8 | observations that crash, collide, or are the step index; one text under two tasks | test_8_* |
 | 9 | an empty response mask divides by zero | test_9_*; (runs) test_9_* |
-| 10 | hidden states of other requests, moved by padding; local and global indices | test_10_*; (runs) test_10_* |
+| 10 | hidden states of other requests, moved by padding; index slips | test_10_*; (runs) test_10_* |
 | 11 | resuming at a pass's end; another estimator under an old name | (runs) test_11_*; slow/test_resume.py |
 | 12 | tasks by file-system order; tasks twice in validation | (runs) test_12_*; test_panels.py |
 | 13 | tokens re-encoded; overlong prompts crash | (runs) test_13_*; test_collect.py, test_13_overlong_* |
@@ -74,7 +75,9 @@ def test_1_prompt_groups_are_keyed_by_task_not_by_trajectory():
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_2_groups_are_not_found_by_position_or_stride(name):
-    """(AReaL 1419, prime-rl 600) A partial group and any row order leave every other row's number as it was."""
+    """(AReaL 1419, prime-rl 600) A partial group and any row order leave every other row's number as it
+    was.
+    """
     whole = table([1.0, 0.0, 0.0, 1.0, 0.0], task=["p", "p", "p", "q", "q"], lengths=[2, 1, 3, 2, 1])
     order = np.random.default_rng(0).permutation(len(whole.batch))
     shuffled = whole.batch.take(order)
@@ -181,7 +184,9 @@ def test_9_an_empty_table_and_an_empty_response_break_nothing():
 
 
 def test_10_vectors_of_another_prompt_group_change_nothing():
-    """(sglang 4997, agent-context-grpo) Unrelated groups before the group under test: no local/global slip."""
+    """(sglang 4997, agent-context-grpo) Unrelated groups before the group under test: no local/global
+    slip.
+    """
     own = table([1.0, 0.0, 0.5], lengths=[2, 2, 2])
     for before in (1, 3):
         many = table(

@@ -59,7 +59,9 @@ def gradient(actor):
 
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_3_every_step_is_trained_on_its_own_tokens_not_the_last_steps(step, actor):
-    """(SkyRL 1492) A value on one step alone moves the log-probabilities of that step's tokens, and no others."""
+    """(SkyRL 1492) A value on one step alone moves the log-probabilities of that step's tokens, and no
+    others.
+    """
     one = sequence(30, (4, 6), (11, 16), (27, 30))
     update(actor, [one], np.eye(3)[step])
     found = gradient(actor)
@@ -95,7 +97,9 @@ def test_10_every_step_gets_its_own_hidden_state_whatever_it_is_batched_with(act
 
 
 def test_11_the_iteration_after_the_last_of_a_pass_is_played_and_is_no_replay():
-    """(verl 5725, 4156) What is played depends on the iteration alone, so a resumed run cannot be elsewhere."""
+    """(verl 5725, 4156) What is played depends on the iteration alone, so a resumed run cannot be
+    elsewhere.
+    """
 
     def played(first, count):
         return [choose_tasks(6, 2, seed=3, iteration=i, order="passes") for i in range(first, first + count)]
@@ -173,7 +177,9 @@ class Tapped:
 
 @pytest.mark.parametrize("style", ["transcript", "window"])
 def test_13_tokens_are_trained_as_they_were_sampled_never_as_their_text_encodes(style, actor):
-    """(trl 5224) A random actor writes bytes that are no text: decoding and encoding them again gives other tokens."""
+    """(trl 5224) A random actor writes bytes that are no text: decoding and encoding them again gives other
+    tokens.
+    """
     suite, tapped = corridor(), Tapped(actor)
     collector = Collector(suite, style=style, max_steps=3, max_new_tokens=6, max_tokens=900)
     generator = torch.Generator().manual_seed(0)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -7,7 +5,7 @@ import torch
 from bipace.policies import cached_forward, prefill_attention, scoring_forward, token_batch
 from bipace.policies.hf import Actor
 from bipace.policies.naive import NaiveSession
-from bipace.policies.scoring import buckets, score
+from bipace.policies.scoring import score
 from bipace.policies.scoring_forward import plain_states, states_at
 from bipace.policies.token_batch import SLOTS
 
@@ -16,7 +14,7 @@ PROMPT_LENGTHS = (5, 40, 1, 17)
 
 @pytest.fixture(autouse=True, params=["split", "joined", "transformers"])
 def way(request, monkeypatch):
-    """Prompt and row attended to apart, as on a CPU; joined, as elsewhere; transformers' own forward over the cache."""
+    """Prompt and row attended to apart (a CPU), joined (elsewhere), or transformers' own forward."""
     monkeypatch.setattr(prefill_attention, "can_split", lambda _: request.param != "joined")
     if request.param == "transformers":
         monkeypatch.setattr(cached_forward, "has_plain_blocks", lambda _: False)
@@ -53,7 +51,8 @@ def rollout(actor, turns=3, temperature=1.0, copies=2, n=7):
     for turn in range(turns):
         rows = [i for i in range(len(sequences)) if turn == 0 or (i + turn) % 3]
         for row, r in zip(
-            rows, session.generate(rows, max_new_tokens=n, temperature=temperature, generator=generator(turn)),
+            rows, session.generate(rows, max_new_tokens=n, temperature=temperature,
+            generator=generator(turn)),
             strict=True,
         ):  # fmt: skip
             spans[row].append((len(sequences[row]), len(sequences[row]) + len(r.tokens)))
@@ -76,7 +75,9 @@ def test_greedy_turns_equal_generate_on_the_whole_prefix(actor):
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
 def test_the_session_draws_what_the_naive_reference_draws(actor, temperature):
-    """The same tokens, log-probabilities and states, turn by turn, with rows that rest and rows that end early."""
+    """The same tokens, log-probabilities and states, turn by turn, with rows that rest and rows that end
+    early.
+    """
     settings = {"copies": 2, "layer": 2}
     fast = actor.session(prompts(), capacity=160, **settings)
     naive = NaiveSession(actor, prompts(), **settings)
@@ -209,11 +210,6 @@ def test_layer_index(actor):
             actor.layer_index(wrong)
 
 
-def test_buckets_hold_similar_lengths_within_the_budget():
-    assert buckets([3, 10, 4, 9, 30], 20) == [[4], [1, 3], [2, 0]]
-    assert buckets([], 5) == []
-
-
 def test_states_kept_while_sampling_equal_those_of_a_plain_forward(actor):
     """Every layer, the one after the last norm included, for rows of one turn and of a later one."""
     for layer in range(actor.n_layers + 1):
@@ -263,7 +259,9 @@ def test_caches_grow_and_prompts_of_one_token_need_none(actor):
 def test_states_at_positions_equal_a_plain_forward_and_its_gradient(
     actor, layer, shared, pieces, monkeypatch
 ):
-    """Ragged sequences, with two prompts that five of them share or with none in common; tails whole or in pieces."""
+    """Ragged sequences, with two prompts that five of them share or with none in common; tails whole or in
+    pieces.
+    """
     if pieces:
         monkeypatch.setattr(scoring_forward, "LONG_TAIL", 6)
         monkeypatch.setattr(scoring_forward, "PIECE", 5)

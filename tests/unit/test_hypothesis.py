@@ -16,7 +16,8 @@ def truth_of(angles, value, task=None):
     n, radians = len(angles), np.deg2rad(angles)
     features = np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
     batch = build_batch(
-        task=task or [0] * n, trajectory=list(range(n)), t=[0] * n, reward=[0.0] * n, observation=list(range(n)),
+        task=task or [0] * n, trajectory=list(range(n)), t=[0] * n, reward=[0.0] * n,
+        observation=list(range(n)),
         action=["a"] * n,
     ).batch  # fmt: skip
     zeros = np.zeros(n)

@@ -143,7 +143,9 @@ def test_leave_one_out_is_the_centred_return_stretched(rows, eps):
 @quick
 @given(step_tables(), radii)
 def test_diff_peer_and_q_style_agree_up_to_scale_on_action_averages(rows, eps):
-    """mean over an action's rows of R - mean_{C!=} = (Qhat - Vhat) n / (n - n_a), where another action is there."""
+    """mean over an action's rows of R - mean_{C!=} = (Qhat - Vhat) n / (n - n_a), where another action is
+    there.
+    """
     q_style = step_term(rows, eps=eps, fallback="never")
     diff = step_term(rows, "diff_peer", eps=eps, fallback="never")
     peers = q_style.peers

@@ -1,4 +1,6 @@
-"""Imitation's material: demonstrations as token sequences, and a tokenizer in which codes are single tokens."""
+"""Imitation's material: demonstrations as token sequences, and a tokenizer in which codes are single
+tokens.
+"""
 
 from dataclasses import replace
 

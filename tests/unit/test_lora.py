@@ -1,4 +1,6 @@
-"""Adapters, checkpointing and bfloat16 on a tiny random model: what must not change does not, what must, does."""
+"""Adapters, checkpointing and bfloat16 on a tiny random model: what must not change does not, what must,
+does.
+"""
 
 import json
 import sys
@@ -54,7 +56,8 @@ def update(actor, *, checkpointing=False, reference=None):
     with actor.checkpointing(checkpointing):
         metrics = update_policy(
             actor, optimizer, sequences, old, token_values(sequences, values), config,
-            groups=[str(i) for i in range(len(sequences))], shuffle=np.random.default_rng(0), reference=reference,
+            groups=[str(i) for i in range(len(sequences))], shuffle=np.random.default_rng(0),
+            reference=reference,
         )  # fmt: skip
     return metrics, optimizer
 

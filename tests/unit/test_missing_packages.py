@@ -1,4 +1,6 @@
-"""A command whose packages are missing says so in one sentence, with the extra that brings them, before any work."""
+"""A command whose packages are missing says so in one sentence, with the extra that brings them, before any
+work.
+"""
 
 from importlib.metadata import PackageNotFoundError
 
@@ -23,7 +25,8 @@ def only(monkeypatch):
     lines = [
         "numpy>=1", "typer>=0.16; extra == 'cli'", "tomli>=2; (python_version < '3.11') and extra == 'cli'",
         "bipace[cli]; extra == 'report'", "matplotlib>=3.8; extra == 'report'", "scipy; extra == 'report'",
-        "typer; extra == 'all'", "matplotlib; extra == 'all'", "torch; extra == 'all'", "PyStemmer; extra == 'webshop'",
+        "typer; extra == 'all'", "matplotlib; extra == 'all'", "torch; extra == 'all'", "PyStemmer; extra "
+                                                                                        "== 'webshop'",
         "bipace[report]; extra == 'train'", "torch>=2.6; extra == 'train'", "torch; extra == 'verl'",
     ]  # fmt: skip
     monkeypatch.setattr(extras, "requires", lambda name: lines)

@@ -1,4 +1,6 @@
-"""Fetching pretrained models: what is not the expected thing is refused, damage is seen, errors name the way out."""
+"""Fetching pretrained models: what is not the expected thing is refused, damage is seen, errors name the way
+out.
+"""
 
 import json
 import subprocess

@@ -85,8 +85,10 @@ def states_that_tell(noise, groups=40, members=8, seed=0):
     random = np.random.default_rng(seed)
     state = random.integers(0, 2, groups * members)
     return build_batch(
-        task=np.repeat(np.arange(groups), members).tolist(), trajectory=list(range(len(state))), t=[0] * len(state),
-        reward=(4.0 * state + noise * random.standard_normal(len(state))).tolist(), observation=["s"] * len(state),
+        task=np.repeat(np.arange(groups), members).tolist(), trajectory=list(range(len(state))),
+        t=[0] * len(state),
+        reward=(4.0 * state + noise * random.standard_normal(len(state))).tolist(),
+        observation=["s"] * len(state),
         action=["a"] * len(state), features=np.eye(2, dtype=np.float32)[state],
     ).batch  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""Packing: every sequence can be read back from it, a shared prompt is there once, and no forward is too large."""
+"""Packing: every sequence can be read back from it, a shared prompt is there once, and no forward is too
+large.
+"""
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="needs the train extra")
 
 from bipace.policies.packing import micro_batches, pack
+from bipace.policies.scoring import buckets
 
 
 @st.composite
@@ -77,3 +80,8 @@ def test_a_family_stays_together_and_the_longest_come_first():
     assert micro_batches([], [], 5) == []
     with pytest.raises(ValueError, match="max_tokens is 0; it must be at least 1"):
         micro_batches(sequences, spans, 0)
+
+
+def test_buckets_hold_similar_lengths_within_the_budget():
+    assert buckets([3, 10, 4, 9, 30], 20) == [[4], [1, 3], [2, 0]]
+    assert buckets([], 5) == []

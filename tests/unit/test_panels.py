@@ -1,4 +1,6 @@
-"""Which tasks a run plays: fixed panels by name and version, and the same draws from the same seed on any machine."""
+"""Which tasks a run plays: fixed panels by name and version, and the same draws from the same seed on any
+machine.
+"""
 
 import json
 

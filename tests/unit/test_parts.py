@@ -140,7 +140,9 @@ def test_the_former_name_of_convention_is_understood_and_says_the_new_one():
     st.sampled_from(["bigpo", "diff_peer", "bipace", "hgpo"]),
 )
 def test_shuffled_raw_rows_give_every_row_the_same_bits(rows, random, name):
-    """Labels do not depend on arrival: at 0, 25 and 50 degrees and eps 0.1 the orders ABC and CBA differed."""
+    """Labels do not depend on arrival: at 0, 25 and 50 degrees and eps 0.1 the orders ABC and CBA
+    differed.
+    """
     names = ["rollout-b", "rollout-a", "rollout-c", "x", "10", "9", "", "z1", "z0", "y", "w", "v"]
 
     def raw(order):
@@ -170,7 +172,8 @@ def test_three_vectors_in_two_orders_of_arrival():
     def clusters(arrival):
         angle = np.deg2rad([degrees[name] for name in arrival])
         batch = build_batch(
-            task=["g"] * 3, trajectory=list(arrival), t=[0] * 3, reward=[1.0, 0.0, 0.0], observation=["o"] * 3,
+            task=["g"] * 3, trajectory=list(arrival), t=[0] * 3, reward=[1.0, 0.0, 0.0],
+            observation=["o"] * 3,
             action=["x"] * 3, features=np.stack([np.cos(angle), np.sin(angle)], axis=1),
         ).batch  # fmt: skip
         labels = by_features(batch, 0.1)

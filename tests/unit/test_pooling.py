@@ -1,4 +1,6 @@
-"""Partial pooling: where it must agree with the other recipes, and what it says about steps without a peer."""
+"""Partial pooling: where it must agree with the other recipes, and what it says about steps without a
+peer.
+"""
 
 import numpy as np
 import pytest

@@ -14,7 +14,9 @@ from bipace.policies.prefill_attention import Chunks, prefill_attention
 
 @st.composite
 def forwards(draw):
-    """Rows of a forward in any order, what they hold and get, and the prompts they continue; some prompts are empty."""
+    """Rows of a forward in any order, what they hold and get, and the prompts they continue; some prompts are
+    empty.
+    """
     copies = draw(st.integers(1, 4))
     lengths = np.array(draw(st.lists(st.integers(0, 6), min_size=1, max_size=6)))
     rows = draw(st.lists(st.integers(0, copies * len(lengths) - 1), min_size=1, unique=True))

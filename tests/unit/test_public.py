@@ -1,4 +1,6 @@
-"""The public boundary: what `bipace` exports is enough for a recipe of one's own, documented, and does not shrink."""
+"""The public boundary: what `bipace` exports is enough for a recipe of one's own, documented, and does not
+shrink.
+"""
 
 import inspect
 
@@ -18,8 +20,8 @@ trajectory_return
 """
 
 OWN = """
-from bipace import ByFeatures, Recipe, ReturnToGo, Term, by_observation, by_prompt_group, cluster_mean, cluster_std
-from bipace import leave_one_out, no_same_action_peer, no_scale, own_return, same_action_mean, trajectory_return
+from bipace import ByFeatures, Recipe, ReturnToGo, Term, by_observation, by_prompt_group, cluster_std
+from bipace import no_same_action_peer, same_action_mean, trajectory_return
 
 
 def whole_returns():
@@ -43,8 +45,10 @@ def rows(seed=0, size=40):
     return {
         "task": trajectory // 4, "trajectory": trajectory,
         "t": np.concatenate([np.arange(n) for n in np.bincount(trajectory, minlength=8)]),
-        "reward": random.integers(0, 3, size).astype(float), "observation": random.integers(0, 3, size).astype(str),
-        "action": random.integers(0, 3, size).astype(str), "features": random.normal(size=(size, 3)).astype(np.float32),
+        "reward": random.integers(0, 3, size).astype(float), "observation": random.integers(0, 3,
+        size).astype(str),
+        "action": random.integers(0, 3, size).astype(str), "features": random.normal(size=(size,
+        3)).astype(np.float32),
     }  # fmt: skip
 
 

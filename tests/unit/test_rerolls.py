@@ -35,7 +35,8 @@ def collect(actor, path, style="transcript", **options):
     given = {"identity": {"actor": "tiny"}, "groups_per_part": 1, **options}
     return measure(
         actor, playing, playing.suite.splits["train"][:2], path, Settings(group_size=3, rerolls=4),
-        describe=partial(describe, actor, width=64), generator=lambda number: torch.Generator().manual_seed(number),
+        describe=partial(describe, actor, width=64),
+        generator=lambda number: torch.Generator().manual_seed(number),
         **given,
     )  # fmt: skip
 
@@ -53,7 +54,9 @@ def test_the_truth_of_an_actor_has_every_column(actor, tmp_path, style):
 
 @dataclass
 class Weigher:
-    """Pays for any text by its first character, so that a random actor's returns differ; some texts end it."""
+    """Pays for any text by its first character, so that a random actor's returns differ; some texts end
+    it.
+    """
 
     weight: int = 0
 
@@ -115,7 +118,8 @@ def test_the_numbers_are_those_of_the_continuations_that_were_played(actor, tmp_
     settings = Settings(group_size=3, rerolls=4, gamma=0.5, reward_scale=3.0)
     truth = measure(
         actor, tapped, ["4", "7"], tmp_path / "t", settings, identity={}, groups_per_part=1,
-        describe=partial(describe, actor, width=8), generator=lambda number: torch.Generator().manual_seed(number),
+        describe=partial(describe, actor, width=8),
+        generator=lambda number: torch.Generator().manual_seed(number),
     )  # fmt: skip
 
     def returns(key):

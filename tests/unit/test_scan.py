@@ -26,7 +26,9 @@ from strategies import step_tables, to_batch
 
 
 def plain_reference(rows, returns):
-    """R less the mean of the other trajectories' steps with the same observation, shrunk to their group's mean."""
+    """R less the mean of the other trajectories' steps with the same observation, shrunk to their group's
+    mean.
+    """
     found = []
     for i, row in enumerate(rows):
         others = [
@@ -49,7 +51,9 @@ def test_the_reference_is_its_definition(rows):
 @settings(max_examples=20, deadline=None)
 @given(step_tables())
 def test_the_agreement_is_its_definition(rows):
-    """Every trajectory is held out on its own, one prompt group at a time, and all pairs of steps are visited."""
+    """Every trajectory is held out on its own, one prompt group at a time, and all pairs of steps are
+    visited.
+    """
     batch = to_batch(rows)
     gradients = np.random.default_rng(0).standard_normal((len(rows), 5)).astype(np.float32)
     made = recipe("bipace", eps=0.1)
@@ -150,7 +154,9 @@ def test_clusters_that_compare_nothing_or_everything_are_named():
 
 
 def test_the_sketch_is_the_output_layers_gradient(tiny_actor_folder):
-    """Every response's part of the gradient, by a plain forward of transformers, projected by the same signs."""
+    """Every response's part of the gradient, by a plain forward of transformers, projected by the same
+    signs.
+    """
     actor = Actor.load(tiny_actor_folder)
     random = np.random.default_rng(0)
     tokens = [random.integers(3, 90, 30), random.integers(3, 90, 22)]

@@ -100,9 +100,11 @@ def one_row(rows):
 @pytest.mark.parametrize(
     "case",
     [
-        lone_group, ragged_lengths, constant_rewards, repeated_visits, shuffled_rows, interleaved_trajectories,
+        lone_group, ragged_lengths, constant_rewards, repeated_visits, shuffled_rows,
+        interleaved_trajectories,
         tasks_out_of_order, equal_observations_across_tasks, two_actions_in_one_cluster, zero_vector,
-        duplicate_vectors, vectors_exactly_eps_apart, vectors_just_inside_eps, vectors_just_outside_eps, one_row,
+        duplicate_vectors, vectors_exactly_eps_apart, vectors_just_inside_eps, vectors_just_outside_eps,
+        one_row,
     ],
     ids=lambda case: case.__name__,
 )  # fmt: skip

@@ -33,7 +33,8 @@ def write(tmp_path, text=SMALL):
 def test_methods_times_seeds_first_seeds_first(tmp_path):
     study = load_study(write(tmp_path))
     assert [run.name for run in study.runs] == [
-        "textcraft/grpo/seed-0", "textcraft/bipace/seed-0", "textcraft/grpo/seed-3", "textcraft/bipace/seed-3",
+        "textcraft/grpo/seed-0", "textcraft/bipace/seed-0", "textcraft/grpo/seed-3",
+        "textcraft/bipace/seed-3",
     ]  # fmt: skip
     assert study.name == "try"
     assert [run.config.run.seed for run in study.runs] == [0, 0, 3, 3]

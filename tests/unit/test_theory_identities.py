@@ -150,7 +150,9 @@ def test_aliased_text_merges_states_of_different_value():
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("eps", [0.02, 0.1, 0.4])
 def test_the_baselines_bias_is_bounded_by_two_l_eps_under_the_chord(seed, eps):
-    """|V(s) - V(s')| <= L chord, members within r of their leader: the cluster's mean V is within 2 L r of V(s)."""
+    """|V(s) - V(s')| <= L chord, members within r of their leader: the cluster's mean V is within 2 L r of
+    V(s).
+    """
     mdp = random_mdp(states=12, seed=seed)
     embedding = noisy_embedding(mdp.n_states, 3, seed=seed)
     drawn = rollouts(mdp, embedding, horizon=1, groups=30)
@@ -169,7 +171,8 @@ def test_the_baselines_bias_is_bounded_by_two_l_eps_under_the_chord(seed, eps):
 
 
 def hops(eps, size=0.75, count=5):
-    """Unit vectors in clumps that march along the circle, each clump five times the one before; and their clump.
+    """Unit vectors in clumps that march along the circle, each clump five times the one before; and their
+    clump.
 
     Neighbouring clumps are `size` radii (as angles) apart, so a running mean follows the march and a leader
     does not.
@@ -181,7 +184,9 @@ def hops(eps, size=0.75, count=5):
 
 @pytest.mark.parametrize("eps", [0.02, 0.1])
 def test_a_wandering_mean_breaks_the_bound_that_leaders_keep(eps):
-    """Under leaders the bound needs no metric, for the leader is itself a state; a running mean is none, and moves."""
+    """Under leaders the bound needs no metric, for the leader is itself a state; a running mean is none, and
+    moves.
+    """
     features, clump = hops(eps)
     apart = 1 - np.clip(features @ features.T, -1, 1)
     step = apart[clump == 0][:, clump == 1].max()

@@ -218,8 +218,10 @@ ARGUMENTS = SimpleNamespace(
 def test_arguments_that_need_one_value_a_completion_are_refused_by_name():
     check_arguments(ARGUMENTS, recipe("bipace"))
     for name, value in {
-        "num_generations": 1, "use_liger_kernel": True, "loss_type": "vespo", "importance_sampling_level": "sequence",
-        "multi_objective_aggregation": "normalize_then_sum", "scale_rewards": "batch", "off_policy_mask_threshold": 0.5,
+        "num_generations": 1, "use_liger_kernel": True, "loss_type": "vespo",
+        "importance_sampling_level": "sequence",
+        "multi_objective_aggregation": "normalize_then_sum", "scale_rewards": "batch",
+        "off_policy_mask_threshold": 0.5,
     }.items():  # fmt: skip
         changed = SimpleNamespace(**{**vars(ARGUMENTS), name: value})
         with pytest.raises(ValueError, match=f"^{name}: "):

@@ -1,4 +1,6 @@
-"""The update: losses against plain numbers, a step's advantage on its own tokens alone, any cut the same gradient."""
+"""The update: losses against plain numbers, a step's advantage on its own tokens alone, any cut the same
+gradient.
+"""
 
 import math
 
@@ -12,7 +14,7 @@ from bipace.rollout.records import TokenSequence
 from bipace.train.config import UpdateConfig
 from bipace.train.losses import k3, policy_loss
 from bipace.train.scored import score_sequences
-from bipace.train.update import _minibatches, token_values, update_policy
+from bipace.train.update import _cut, _minibatches, token_values, update_policy
 
 ALONE = list("abcdefgh")  # eight sequences of eight prompt groups
 
@@ -64,7 +66,7 @@ def rollouts(seed=0, n=8):
     return found, rng.normal(size=2 * n)
 
 
-def one_update(folder, **changes):
+def one_update(folder, shards=1, **changes):
     actor = Actor.load(folder)
     sequences, advantages = rollouts()
     config = UpdateConfig(lr=1e-2, minibatches=1, **changes)
@@ -72,7 +74,7 @@ def one_update(folder, **changes):
     optimizer = torch.optim.SGD(actor.model.parameters(), lr=1e-2)
     metrics = update_policy(
         actor, optimizer, sequences, old, token_values(sequences, advantages), config,
-        groups=ALONE, shuffle=np.random.default_rng(0), reference=old,
+        groups=ALONE, shuffle=np.random.default_rng(0), reference=old, shards=shards,
     )  # fmt: skip
     return torch.cat([p.detach().flatten() for p in actor.model.parameters()]), metrics
 
@@ -97,6 +99,22 @@ def test_eight_micro_batches_of_one_are_one_of_eight(tiny_actor_folder, extra):
     assert (whole - start).abs().max() > 1e-5
     torch.testing.assert_close(cut, whole, rtol=1e-4, atol=1e-6)
     assert a["update/loss"] == pytest.approx(b["update/loss"], rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("shards", [2, 3, 50])
+def test_the_gradient_of_shards_is_the_gradient_of_one(shards, tiny_actor_folder):
+    whole, a = one_update(tiny_actor_folder, kl_loss_coef=0.1, entropy_coef=0.01)
+    parts, b = one_update(tiny_actor_folder, shards=shards, kl_loss_coef=0.1, entropy_coef=0.01)
+    torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-6)
+    assert a == pytest.approx(b, rel=1e-4, abs=1e-6)
+
+
+def test_a_row_is_cut_where_its_sizes_are_even_and_neighbours_stay_together():
+    assert _cut([4, 5, 6, 7], [10, 10, 10, 10], 2) == [[4, 5], [6, 7]]
+    assert _cut([0, 1, 2], [30, 10, 20], 2) == [[0], [1, 2]]
+    assert _cut([3], [7], 2) in ([[3]],)
+    assert _cut([], [], 2) == []
+    assert _cut([0, 1, 2], [1, 1, 1], 1) == [[0, 1, 2]]
 
 
 def test_the_first_gradient_is_the_policy_gradient(actor):

@@ -67,7 +67,8 @@ def test_padding_rows_get_zero_and_change_nothing():
     token_rewards = torch.zeros(n + 2, 4, dtype=torch.float64)
     token_rewards[:, 2] = torch.from_numpy(trajectory_return(batch))[rows]
     padded, _ = compute_advantage(
-        token_level_rewards=token_rewards, step_rewards=return_to_go(batch, gamma=0.95)[rows], response_mask=mask,
+        token_level_rewards=token_rewards, step_rewards=return_to_go(batch, gamma=0.95)[rows],
+        response_mask=mask,
         anchor_obs=[columns["observation"][i] for i in rows], index=[columns["task"][i] for i in rows],
         traj_index=[columns["trajectory"][i] for i in rows],
         responses=[f"<action>{columns['action'][i]}</action>" for i in rows],

@@ -1,4 +1,6 @@
-"""`convention="verl_agent"` gives what verl-agent's public code gave when it was run beside ours (tests/golden)."""
+"""`convention="verl_agent"` gives what verl-agent's public code gave when it was run beside ours
+(tests/golden).
+"""
 
 import json
 from pathlib import Path

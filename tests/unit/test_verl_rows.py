@@ -40,7 +40,8 @@ def records(rng, groups=3, members=4):
                     {
                         "observation": f"o{rng.integers(3)}", "command": "x", "action": f"a{rng.integers(2)}",
                         "parsed": bool(rng.integers(2)), "reward": 10.0 * (t == steps - 1 and won),
-                        "episode": whole(steps=steps, reward=float(won), won=won, terminated=won, truncated=not won),
+                        "episode": whole(steps=steps, reward=float(won), won=won, terminated=won,
+                        truncated=not won),
                     }
                 )  # fmt: skip
                 features.append(rng.normal(size=8))
@@ -85,7 +86,8 @@ def test_advantages_are_the_cores_on_the_same_steps():
     batch = build_batch(
         task=[p[0] for p in parsed], trajectory=[p[1] for p in parsed], t=[int(p[2]) for p in parsed],
         reward=[r["reward"] for r in rows], observation=[r["observation"] for r in rows],
-        action=[r["action"] for r in rows], features=features, penalty=[0.1 * (not r["parsed"]) for r in rows],
+        action=[r["action"] for r in rows], features=features,
+        penalty=[0.1 * (not r["parsed"]) for r in rows],
     ).batch  # fmt: skip
     assert list(found.values()) == advantages(batch, recipe()).values.tolist()
 
@@ -258,12 +260,14 @@ def test_a_layer_outside_the_model_is_refused(layer):
         ("fine\nTraining Progress: 100%\n", None),
         ("x.py:3: UserWarning: y is not available: ModuleNotFoundError('z')\n", None),
         (
-            "Traceback (most recent call last):\nray.exceptions.RayTaskError(RuntimeError): ray::Task.run() (pid=3)\n"
+            "Traceback (most recent call last):\nray.exceptions.RayTaskError(RuntimeError): "
+            "ray::Task.run() (pid=3)\n"
             '  File "a.py", line 1\nRuntimeError: the workers sent no hidden states back\n',
             "RuntimeError: the workers sent no hidden states back",
         ),
         (
-            "\x1b[36m(Worker pid=12)\x1b[0m torch.OutOfMemoryError: CUDA out of memory.\n\x1b[36m(W pid=1)\x1b[0m x\n",
+            "\x1b[36m(Worker pid=12)\x1b[0m torch.OutOfMemoryError: CUDA out of memory.\n\x1b[36m(W "
+            "pid=1)\x1b[0m x\n",
             "torch.OutOfMemoryError: CUDA out of memory.",
         ),
     ],

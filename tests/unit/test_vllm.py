@@ -1,4 +1,6 @@
-"""vLLM rollouts: refused with a reason where they cannot run, and told apart from the actor by what they drew."""
+"""vLLM rollouts: refused with a reason where they cannot run, and told apart from the actor by what they
+drew.
+"""
 
 import sys
 

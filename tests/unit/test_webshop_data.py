@@ -1,4 +1,6 @@
-"""WebShop's files: the official format, its peculiarities, and one clear error for each thing that can be wrong."""
+"""WebShop's files: the official format, its peculiarities, and one clear error for each thing that can be
+wrong.
+"""
 
 import json
 import random

@@ -1,4 +1,5 @@
-"""WebShop against the public code: rewards and pages that it computed for products of the generated catalogue.
+"""WebShop against the public code: rewards and pages that it computed for products of the generated
+catalogue.
 
 tests/golden/webshop_public.json was written by princeton-nlp/WebShop at commit 64fa2a5 (its `get_reward` with
 spaCy's en_core_web_sm 3.8.0, its page templates with its text conversion). The nouns that spaCy found are in

@@ -58,7 +58,8 @@ def test_workers_bound_how_many_run_side_by_side(tmp_path):
 
 def test_the_first_interrupt_lets_running_jobs_finish_and_starts_no_more(tmp_path):
     polite = (
-        "import signal; noted = []; signal.signal(signal.SIGINT, lambda *_: noted.append(1)); print('{}', flush=True)\n"
+        "import signal; noted = []; signal.signal(signal.SIGINT, lambda *_: noted.append(1)); print('{}', "
+        "flush=True)\n"
         "while not noted: time.sleep(0.01)\n"
         "print(json.dumps({'saved': 1}))"
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,11 @@ from bipace.analyze.evidence import SEVERITIES, Evidence, Finding, as_json
 from bipace.analyze.features import TEXT_LABEL, hidden_states, text_vectors
 from bipace.analyze.findings import find
 from bipace.analyze.health import Health, assess
+from bipace.analyze.options import Options
 from bipace.analyze.outside import join_rewards
 from bipace.analyze.reading import Readings, Source, read_files
 from bipace.analyze.records import Problem, Reading
 from bipace.analyze.table import Table, build_table, with_features
-from bipace.config import PAIRS
 from bipace.core.calibrate import prediction_error
 from bipace.core.estimators import RECIPES
 from bipace.core.returns import return_to_go
@@ -36,72 +36,17 @@ from bipace.core.steps import Ints
 __all__ = ["SWEEP", "Analysis", "Options", "Sweep", "analyze", "read"]
 
 SCRIPTS = (
-    "data.js", "address.js", "overview.js", "compare.js", "statemap.js", "mapview.js", "detail.js", "groups.js",
+    "data.js", "address.js", "overview.js", "compare.js", "statemap.js", "mapview.js", "detail.js",
+    "groups.js",
     "main.js",
 )  # fmt: skip
 SWEEP = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to compute.
-
-    Attributes:
-        gamma: discount of the return-to-go.
-        w: weight of the step terms.
-        mode: "mean_std_norm" or "mean_norm" for both terms; None: each recipe its own.
-        eps: cosine radius of the recipes that cluster by features.
-        action_key: "action_tag" or "first_word".
-        model: local Hugging Face folder for hidden states; text vectors where None.
-        layer: of the hidden states: index, negative from the end, or fraction of the depth.
-        format: reader; None detects.
-        columns: part -> column of a flat table.
-        merge: join equal task names of several files; None: only where each file holds one trajectory.
-        strict: stop at the first place that cannot be read.
-        row_reward: what a reward on every row of a trajectory means: "auto", "last" or "each".
-        rewards: file of rewards kept elsewhere, joined by id.
-        recipes: recipes of one's own, `file.py:name` or `module:name`, shown beside the shipped ones.
-        page_steps: at most this many steps go into the page; larger inputs are sampled by group.
-        page_mb: the page's texts are cut, down to 300 characters each, until it is about this small.
-
-    Example:
-        >>> from bipace.analyze import Options
-        >>> Options(eps=0.2).gamma
-        0.95
-    """
-
-    gamma: float = 0.95
-    w: float = 1.0
-    mode: str | None = None
-    eps: float = PAIRS["7B"][1]
-    action_key: str = "action_tag"
-    model: str | None = None
-    layer: int | float = PAIRS["7B"][0]
-    format: str | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    merge: bool | None = None
-    strict: bool = False
-    row_reward: str = "auto"
-    rewards: str | Path | None = None
-    recipes: Sequence[str] = ()
-    page_steps: int = 30_000
-    page_mb: float = 3.0
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.eps <= 2.0:
-            raise ValueError(f"--eps {self.eps}: expected a cosine distance in [0, 2]")
-        if not 0.0 <= self.gamma <= 1.0:
-            raise ValueError(f"--gamma {self.gamma}: expected a discount in [0, 1]")
-        if self.page_steps < 1:
-            raise ValueError(f"--page-steps {self.page_steps}: expected at least 1")
-        if not self.page_mb > 0:
-            raise ValueError(f"--page-mb {self.page_mb}: expected a size above 0, e.g. 3")
-
-
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """One radius: its clusters, how well they foretell returns, and the credit of the three recipes that use them.
+    """One radius: its clusters, how well they foretell returns, and the credit of the recipes that use them.
 
     `error` is the label-free criterion of `bipace.core.calibrate.prediction_error`: the mean squared error of
     a step's return predicted from its cluster without its own trajectory. Lower is better; 0 where every
@@ -130,7 +75,7 @@ class Analysis:
         findings: the gravest first.
         foreign: files of a folder that hold no trajectories, and why.
 
-    Example:
+    Examples:
         >>> from bipace.analyze import analyze
         >>> rows = [
         ...     dict(task="cup", trajectory=name, step=0, observation="a door", action=action, reward=reward)
@@ -184,7 +129,10 @@ class Analysis:
         return dict(Counter(d.cause for d in self.table.dropped))
 
     def summary(self) -> dict[str, Any]:
-        """What was read, for machines: format, trajectories, steps, groups, dropped {cause: count}, understood."""
+        """What was read, for machines: format, trajectories, steps, groups, dropped {cause.
+
+        Count}, understood.
+        """
         formats = sorted({reading.format for reading in self.readings})
         return {
             "format": formats[0] if len(formats) == 1 else ", ".join(formats),
@@ -206,7 +154,9 @@ class Analysis:
         return json.dumps({"summary": self.summary(), **self.to_dict()}, ensure_ascii=False, allow_nan=False)
 
     def export(self, path: str | Path) -> None:
-        """Write every step with every recipe's advantage, cluster, Q and V as a table; see `bipace.analyze.export`.
+        """Write every step with every recipe's advantage, cluster, Q and V as a table.
+
+        See `bipace.analyze.export`.
 
         Raises:
             ValueError: a file that ends neither in .parquet nor in .csv.
@@ -243,7 +193,7 @@ def analyze(
         ValueError: nothing readable (NotTrajectories), no rollout that counts, bad options.
         FileNotFoundError: no such file, or no such model folder.
 
-    Example:
+    Examples:
         >>> from bipace.analyze import analyze
         >>> rows = [
         ...     dict(task="cup", trajectory=name, step=0, observation="a door", action=action, reward=reward)

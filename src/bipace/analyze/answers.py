@@ -1,4 +1,7 @@
-"""Findings about single answers: cut ones, unparsed ones, calls in text, policies, advantages that a trainer logged."""
+"""Findings about single answers.
+
+Cut ones, unparsed ones, calls in text, policies, advantages that a trainer logged.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ def _truncated(e: Evidence) -> Iterator[Finding]:
         "warning" if share >= 0.05 else "info",
         f"{cut.sum()} answers ({share:.1%}) hit their length limit",
         "What was done is the beginning of an answer: half a command is another action than the whole one.",
-        "Raise the limit of an answer, and mask or penalise cut ones; do not take a cut answer for a wrong one.",
+        "Raise the limit of an answer, and mask or penalise cut ones; do not take a cut answer for a wrong "
+        "one.",
         _places(e, cut),
         **reach(e, cut, "hit their length limit"),
     )
@@ -42,7 +46,8 @@ def _truncated(e: Evidence) -> Iterator[Finding]:
             "ghost-steps",
             "warning",
             f"{ghosts.sum()} steps come after a cut answer of their trajectory",
-            "They react to what the limit made of the answer, not to what the policy wanted; their returns blame or "
+            "They react to what the limit made of the answer, not to what the policy wanted; their returns "
+            "blame or "
             "praise it all the same.",
             "End an episode at a cut answer, or keep the steps after it out of the baselines.",
             _places(e, ghosts),
@@ -51,7 +56,10 @@ def _truncated(e: Evidence) -> Iterator[Finding]:
 
 
 def _parse_failures(e: Evidence) -> Iterator[Finding]:
-    """Rollouts that end in an answer without the form and earned nothing: format, not skill, may be what is scored."""
+    """Rollouts that end in an answer without the form and earned nothing.
+
+    Format, not skill, may be what is scored.
+    """
     parsed = e.table.parsed
     if parsed is None or not e.table.rewarded:
         return
@@ -65,7 +73,8 @@ def _parse_failures(e: Evidence) -> Iterator[Finding]:
     yield Finding(
         "parse-failures",
         "warning" if lost >= 0.1 else "info",
-        f"{failed.sum()} rollouts without success ({lost:.0%} of those) end in an answer that could not be parsed",
+        f"{failed.sum()} rollouts without success ({lost:.0%} of those) end in an answer that could not be "
+        "parsed",
         "They are scored like honest failures, so the format is trained as if it were the task.",
         "Warm the model up on the format, give the parser's failure a penalty of its own, or retry the call.",
         _places(e, rows),
@@ -83,8 +92,10 @@ def _written_calls(e: Evidence) -> Iterator[Finding]:
             "calls-as-text",
             "warning" if share >= 0.05 else "info",
             f"{written} tool calls ({share:.1%} of all calls) are written as text instead of called",
-            "The harness did not run them; they are keyed like the calls they stand for, so that they are compared.",
-            "Check the chat template and the parser of tool calls: such rollouts usually end there with reward 0.",
+            "The harness did not run them; they are keyed like the calls they stand for, so that they are "
+            "compared.",
+            "Check the chat template and the parser of tool calls: such rollouts usually end there with "
+            "reward 0.",
             _places(e, rows),
             **reach(e, rows, "write a call as text"),
         )
@@ -116,7 +127,7 @@ def _policies(e: Evidence) -> Iterator[Finding]:
 
 
 def _spread(versions: set[str]) -> float:
-    """Newest minus oldest where versions are numbers (`3`, `3-5`), else how many there are beyond the first."""
+    """Newest minus oldest where versions are numbers (`3`, `3-5`), else how many there are but one."""
     parts = [part for version in versions for part in version.split("-")]
     try:
         numbers = [float(part) for part in parts]
@@ -141,9 +152,11 @@ def _logged(e: Evidence) -> Iterator[Finding]:
     yield Finding(
         "logged-advantages",
         "info" if fits[best] >= _SAME else "warning",
-        f"the advantages logged with {known.sum()} steps agree best with {best} (correlation {fits[best]:.4f}); "
+        f"the advantages logged with {known.sum()} steps agree best with {best} (correlation "
+        f"{fits[best]:.4f}); "
         f"{signs.sum()} steps have another sign",
-        "Where they agree, the trainer does what it is thought to do. Where not, it scores, groups, weighs or filters "
+        "Where they agree, the trainer does what it is thought to do. Where not, it scores, groups, weighs "
+        "or filters "
         "otherwise than this analysis, or the file's rewards are not those that were trained on.",
         "With a low correlation check the reward column, the groups, and which rollouts the trainer drops.",
         _places(e, signs),

@@ -70,7 +70,9 @@ def run(
 
 
 def run_explain(paths: Sequence[Path], options: Options) -> int:
-    """Print the first trajectories as they were understood, and what was dropped and why. Returns the exit status.
+    """Print the first trajectories as they were understood, and what was dropped and why.
+
+    Returns the exit status.
 
     Raises:
         ValueError: nothing readable.

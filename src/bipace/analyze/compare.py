@@ -25,7 +25,9 @@ MOST_FILES, MOST_TASKS, RESAMPLES = 12, 400, 2000
 
 
 def compare_files(analysis: Analysis) -> dict[str, Any] | None:
-    """Numbers of each file and the tasks that pairs share; None for one file, for many, or for one rollout a file.
+    """Numbers of each file and the tasks that pairs share.
+
+    None for one file, for many, or for one rollout a file.
 
     Returns:
         files: one entry a file; pairs: [a, b, tasks, mean difference b - a, interval or None, better, worse];

@@ -68,7 +68,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, eq=False)
 class Credit:
-    """A recipe's advantages [N], the diagnostics of its last step term, the arithmetic of each term, what it is."""
+    """A recipe's advantages [N], diagnostics of its last step term, arithmetic of each term, its summary."""
 
     recipe: Recipe
     values: Floats
@@ -134,7 +134,10 @@ def credit_of(batch: StepBatch, name: str, options: dict[str, object], labels: I
 
 
 def _summary(name: str) -> str:
-    """The first line of what a shipped recipe's docstring says; a recipe of one's own is where it was found."""
+    """The first line of what a shipped recipe's docstring says.
+
+    A recipe of one's own is where it was found.
+    """
     known = RECIPES.get(name)
     return (known.__doc__ or "").strip().splitlines()[0] if known is not None else f"your own, {name}"
 

@@ -45,7 +45,7 @@ class Finding:
             order within a severity.
         worst: at most three prompt groups that it hits most, each with the number behind it, in words.
 
-    Example:
+    Examples:
         >>> from bipace.analyze import analyze
         >>> rows = [
         ...     dict(task="cup", trajectory=name, step=0, observation="a door", action=action, reward=reward)

@@ -1,4 +1,7 @@
-"""`bipace analyze --explain`: the first trajectories as they were understood, and what was dropped and why."""
+"""`bipace analyze --explain`.
+
+The first trajectories as they were understood, and what was dropped and why.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every step with every recipe's advantage, as a table for one's own plots: `bipace analyze --export steps.parquet`.
+"""Every step with every recipe's advantage, as a table for one's own plots.
+
+`bipace analyze --export steps.parquet`.
 
 Columns: `file`, `task`, `group`, `trajectory`, `t`, `reward`, `outcome`, `observation`, `response`, `action`;
     of each

@@ -17,15 +17,19 @@ __all__ = ["TEXT_LABEL", "hidden_states", "text_vectors"]
 
 WIDTH = 256
 TEXT_LABEL = (
-    "text vectors of the observation (scikit-learn: hashed words and word pairs, tf-idf, random projection to "
-    f"{WIDTH}). They measure wording, not what a model makes of a state; pass --model FOLDER for hidden states"
+    "text vectors of the observation (scikit-learn: hashed words and word pairs, tf-idf, random projection "
+    "to "
+    f"{WIDTH}). They measure wording, not what a model makes of a state; pass --model FOLDER for hidden "
+    "states"
 )
 # Words that open a text say most about the state; a giant observation must not cost minutes.
 MAX_CHARACTERS = 20_000
 
 
 def text_vectors(table: Table) -> NDArray[np.float32]:
-    """[N, 257] vectors; equal observations have equal vectors. Observations without a word share one of their own.
+    """[N, 257] vectors; equal observations have equal vectors.
+
+    Observations without a word share one of their own.
 
     Distances are kept by the projection to within about 10 % of themselves, so an equal text stays at
     distance 0.
@@ -52,7 +56,7 @@ def text_vectors(table: Table) -> NDArray[np.float32]:
 def hidden_states(
     table: Table, folder: str | Path, layer: int | float, tick: Callable[[int], None] = lambda _steps: None
 ) -> NDArray[np.float32]:
-    """[N, D] hidden states of a local model at the last token before each response, from one pass a trajectory.
+    """[N, D] hidden states of a local model at the last token before each response, one pass a trajectory.
 
     The conversation is rebuilt from the file: context, observations and responses under the tokenizer's chat
     template. It is cut at the left where it is longer than the model's window.

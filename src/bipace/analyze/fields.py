@@ -93,7 +93,10 @@ def pick(record: object, name: str) -> Any:
 
 
 def cause(kind: str, detail: object = "") -> str:
-    """Why a rollout stands outside, so that equal causes read alike: numbers and ids in the detail become `#`."""
+    """Why a rollout stands outside, so that equal causes read alike.
+
+    Numbers and ids in the detail become `#`.
+    """
     lines = str(detail).strip().splitlines() if detail not in (None, "", True) else []
     words = re.sub(r"(0x)?[0-9a-f]*\d[0-9a-f-]*", "#", lines[0])[:60].strip() if lines else ""
     return f"{kind}: {words}" if words else kind

@@ -13,7 +13,10 @@ __all__ = ["find"]
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """All findings in order of harm: by severity, faults of the data first, then by the share of steps harmed."""
+    """All findings in order of harm.
+
+    By severity, faults of the data first, then by the share of steps harmed.
+    """
     rules = [rule for rule in _RULES if evidence.table.rewarded or rule not in _ON_REWARDS]
     found = [finding for rule in rules for finding in rule(evidence)]
     return sorted(found, key=lambda f: (-SEVERITIES.index(f.severity), not f.first, -f.harm))
@@ -31,12 +34,15 @@ def _flat_groups(e: Evidence) -> Iterator[Finding]:
         "flat-groups",
         severity,
         f"{stuck:.0f} of {several:.0f} prompt groups have no reward variance ({share:.0%})",
-        "Every rollout of such a group ended with the same outcome, so a trajectory-level method (GRPO, Dr. GRPO, "
+        "Every rollout of such a group ended with the same outcome, so a trajectory-level method (GRPO, "
+        "Dr. GRPO, "
         "RLOO) "
-        f"gives all its steps an advantage of exactly 0: {e.number('steps_in_flat_groups_share'):.0%} of all steps "
+        f"gives all its steps an advantage of exactly 0: {e.number('steps_in_flat_groups_share'):.0%} of "
+        "all steps "
         "lie in "
         "groups like that (lone ones included) and were paid for without teaching anything.",
-        "Drop or re-weight tasks that are always solved or never solved, raise the sampling temperature, or draw more "
+        "Drop or re-weight tasks that are always solved or never solved, raise the sampling temperature, "
+        "or draw more "
         "rollouts a task. In an all-fail group with reward 0 everywhere no estimator finds a signal.",
         e.health.places["flat"],
         **reach(e, alike[e.table.batch.task], "ended with one outcome", count=stuck, unit="rollouts"),
@@ -50,10 +56,12 @@ def _shaped_only(e: Evidence) -> Iterator[Finding]:
             "shaping-only",
             "warning",
             f"in {count:.0f} groups only the shaped reward varies, not the outcome",
-            "Rollouts with one outcome get different rewards (penalties, format rewards, lengths). Divided by the "
+            "Rollouts with one outcome get different rewards (penalties, format rewards, lengths). Divided "
+            "by the "
             "group's "
             "small deviation such differences become full-size gradients.",
-            "Judge variance on the outcome, keep penalties out of the return (bipace's default), or use mean_norm.",
+            "Judge variance on the outcome, keep penalties out of the return (bipace's default), or use "
+            "mean_norm.",
             e.health.places["shaped"],
             **reach(
                 e, e.health.shaped[e.table.batch.task], "differ in reward alone", count=count, unit="rollouts"
@@ -68,9 +76,11 @@ def _lone_groups(e: Evidence) -> Iterator[Finding]:
             "lone-groups",
             "error" if lone == groups else "warning",
             f"{lone:.0f} of {groups:.0f} tasks have a single trajectory",
-            "Group-relative credit compares rollouts of one task. A lone rollout has nobody to be compared with: its "
+            "Group-relative credit compares rollouts of one task. A lone rollout has nobody to be compared "
+            "with: its "
             "trajectory term is 0, and a step term can compare it only with itself.",
-            "Collect several rollouts a task (8 is usual). If the file does hold several, the task ids differ: name "
+            "Collect several rollouts a task (8 is usual). If the file does hold several, the task ids "
+            "differ: name "
             "the "
             "right column with --map task=COLUMN, or join files with --merge.",
             e.health.places["lone"],
@@ -87,7 +97,8 @@ def _exact_text(e: Evidence) -> Iterator[Finding]:
         severity,
         f"grouped by exact observation text, {lone:.1%} of steps have no peer and "
         f"{numbers['singleton_rate']:.1%} of clusters hold one step",
-        "GiGPO and HGPO compare steps that saw the same text. A step without a peer gets no step-level credit there: "
+        "GiGPO and HGPO compare steps that saw the same text. A step without a peer gets no step-level "
+        "credit there: "
         "what is left for it is the trajectory's outcome, as in GRPO. "
         f"{1 - others(e, 'gigpo').mean():.1%} of steps have no peer in another trajectory.",
         _advice_on_similarity(e),
@@ -101,23 +112,29 @@ def _advice_on_similarity(e: Evidence) -> str:
     exact, least, worst = e.errors[0.0], e.errors[best], max(e.errors.values())
     if worst == 0:
         return (
-            "Whether similar states should count as one cannot be judged here: no group has two trajectories whose "
+            "Whether similar states should count as one cannot be judged here: no group has two "
+            "trajectories whose "
             "returns could foretell each other. Collect several rollouts a task first."
         )
     if best == 0:
         wider = min(eps for eps in e.errors if eps > 0)
         better = "another --layer" if e.feature_kind == "hidden" else "hidden states (--model FOLDER)"
         return (
-            "Do not widen the radius on these features: the clusters that foretell returns best are those of eps 0 "
-            f"(squared error {exact:.4g}, at eps {wider:g} {e.errors[wider]:.4g}), so states that merely look alike "
-            f"differ in value here. Try {better}, or make observations of one state equal: take ids, dates and random "
+            "Do not widen the radius on these features: the clusters that foretell returns best are those "
+            "of eps 0 "
+            f"(squared error {exact:.4g}, at eps {wider:g} {e.errors[wider]:.4g}), so states that merely "
+            "look alike "
+            f"differ in value here. Try {better}, or make observations of one state equal: take ids, dates "
+            "and random "
             "wording out of them."
         )
     gain = 1 - least / exact if exact else 0.0
     little = "; little is to be won" if gain < 0.01 else ""
     return (
-        f"Group by similar states instead of equal text (bipace or bigpo with eps = {best:g}): its clusters foretell "
-        f"returns best (squared error {least:.4g}, at eps 0 {exact:.4g}, {gain:.1%} less{little}). Move the eps slider "
+        f"Group by similar states instead of equal text (bipace or bigpo with eps = {best:g}): its "
+        "clusters foretell "
+        f"returns best (squared error {least:.4g}, at eps 0 {exact:.4g}, {gain:.1%} less{little}). Move "
+        "the eps slider "
         "to see what joins."
     )
 
@@ -134,10 +151,13 @@ def _step_credit(e: Evidence) -> Iterator[Finding]:
         "info",
         f"step-level credit changes the advantage of {moved.mean():.0%} of steps with BiPACE (eps {e.eps:g}, "
         f"{features}) and {exact:.0%} with GiGPO",
-        "On these steps a comparison with other trajectories in a like state adds to, or corrects, what the outcome "
-        "says. Where the share is near 0, step-level credit cannot help whatever its name. A trajectory's own steps "
+        "On these steps a comparison with other trajectories in a like state adds to, or corrects, what "
+        "the outcome "
+        "says. Where the share is near 0, step-level credit cannot help whatever its name. A trajectory's "
+        "own steps "
         "are not counted as peers here.",
-        "Compare the recipes in the groups below: look for steps that GRPO rewards only because the episode went well.",
+        "Compare the recipes in the groups below: look for steps that GRPO rewards only because the "
+        "episode went well.",
         count=told["count"], groups=told["groups"], worst=told["worst"],
     )  # fmt: skip
 
@@ -150,7 +170,8 @@ def _collapse(e: Evidence) -> Iterator[Finding]:
             "collapsed-clusters",
             "warning",
             f"at eps {e.eps:g} the average cluster holds {mean_share:.0%} of its prompt group's steps",
-            "Nearly everything counts as one state, so step credit turns into a comparison of early with late steps.",
+            "Nearly everything counts as one state, so step credit turns into a comparison of early with "
+            "late steps.",
             "Lower eps, or remove the leading directions of the hidden states (whiten = 3).",
         )
 
@@ -162,11 +183,14 @@ def _one_action(e: Evidence) -> Iterator[Finding]:
         yield Finding(
             "no-counterfactual",
             "info",
-            f"only {numbers['multi_action_rate']:.0%} of clusters with several steps hold more than one action",
-            "BiPACE compares the mean return of an action with that of its cluster. With one action there is nothing "
+            f"only {numbers['multi_action_rate']:.0%} of clusters with several steps hold more than one "
+            "action",
+            "BiPACE compares the mean return of an action with that of its cluster. With one action there "
+            "is nothing "
             "to "
             "compare; the leave-one-out baseline steps in.",
-            "A higher sampling temperature gives more distinct actions. If actions are long free text, use a coarser "
+            "A higher sampling temperature gives more distinct actions. If actions are long free text, use "
+            "a coarser "
             "key: "
             "--action-key first_word.",
             **reach(e, one_action(e, "bipace"), "have peers that all took one action", weight=0.5),
@@ -179,7 +203,8 @@ def _duplicates(e: Evidence) -> Iterator[Finding]:
         yield Finding(
             "duplicates",
             "warning" if share >= 0.1 else "info",
-            f"{copies:.0f} trajectories are copies of another one in their group ({share:.0%} of those that could be)",
+            f"{copies:.0f} trajectories are copies of another one in their group ({share:.0%} of those "
+            "that could be)",
             "Copies cost a rollout each and add no information; they make a group look larger than it is.",
             "Sample with a temperature above 0 and check that every worker has its own seed.",
             e.health.places["duplicate"],
@@ -195,12 +220,14 @@ def _loops(e: Evidence) -> Iterator[Finding]:
         yield Finding(
             "loops",
             "warning" if share >= 0.1 else "info",
-            f"{e.number('loop_steps'):.0f} steps ({share:.1%}) repeat an action their trajectory had already taken on "
+            f"{e.number('loop_steps'):.0f} steps ({share:.1%}) repeat an action their trajectory had "
+            "already taken on "
             "the "
             f"same observation; {e.number('loop_trajectories'):.0f} trajectories loop",
             "Repeated visits fill clusters with one trajectory's own steps: they look like peers and are not "
             "independent.",
-            "Penalise or stop loops in the environment, show the agent its history, and look at distinct trajectories "
+            "Penalise or stop loops in the environment, show the agent its history, and look at distinct "
+            "trajectories "
             "per "
             "cluster rather than at cluster size.",
             e.health.places["loop"],
@@ -215,7 +242,8 @@ def _aliasing(e: Evidence) -> Iterator[Finding]:
             "aliasing",
             "warning" if share >= 0.2 else "info",
             f"{share:.0%} of repeated (observation, action) pairs led to different next observations",
-            "Either the environment is random, or the observation does not show the whole state: equal text then joins "
+            "Either the environment is random, or the observation does not show the whole state: equal "
+            "text then joins "
             "states of different value (GiGPO and HGPO do this by construction).",
             "Group by features of the whole prompt (--model FOLDER), or by history (hgpo).",
             e.health.places["aliased"],
@@ -229,7 +257,8 @@ def _parse_rate(e: Evidence) -> Iterator[Finding]:
             "unparsed",
             "warning" if e.number("parse_rate") < 0.95 else "info",
             f"{1 - e.number('parse_rate'):.1%} of responses lack the action form the file uses",
-            "Their action key is the whole response, so they match no other action and no peer is found for them.",
+            "Their action key is the whole response, so they match no other action and no peer is found "
+            "for them.",
             "Give an invalid-action penalty, warm the model up on the format, or raise the response limit.",
             e.health.places["unparsed"],
             **reach(e, ~e.table.parsed, "lack the action form"),
@@ -237,7 +266,8 @@ def _parse_rate(e: Evidence) -> Iterator[Finding]:
 
 
 _RULES: tuple[Rule, ...] = (
-    *QUALITY, *ANSWERS, _flat_groups, _lone_groups, _shaped_only, _step_credit, _exact_text, _collapse, _one_action,
+    *QUALITY, *ANSWERS, _flat_groups, _lone_groups, _shaped_only, _step_credit, _exact_text, _collapse,
+    _one_action,
     _duplicates, _loops, _aliasing, _parse_rate,
 )  # fmt: skip
 # Rules that say nothing where no rollout has a reward.

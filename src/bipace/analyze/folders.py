@@ -1,4 +1,4 @@
-"""What a folder holds: files of trajectories, and the run folders whose transcript and verdict are different files."""
+"""What a folder holds: files of trajectories, and run folders with transcript and verdict apart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ __all__ = ["Place", "place_of", "places"]
 _READ = (".json", ".jsonl", ".parquet", ".csv", ".tsv", ".traj", ".eval")
 # Files that the tools write beside their trajectories.
 _BESIDE = frozenset({
-    "config.json", "lock.json", "result.json", "run_metadata.json", "manifest.json", "preds.json", "metrics.jsonl",
+    "config.json", "lock.json", "result.json", "run_metadata.json", "manifest.json", "preds.json",
+    "metrics.jsonl",
     "provenance.json", "run.lock", "tb.lock", "args.json", "generation_config.json", "tokenizer.json",
     "tokenizer_config.json", "base_state.json", "summaries.json", "special_tokens_map.json",
 })  # fmt: skip

@@ -36,7 +36,7 @@ __all__ = ["FORMATS", "TEXT_FORMAT", "NotTrajectories", "detect", "trajectories"
 class NotTrajectories(ValueError):
     """The file holds nothing that any reader knows; the message lists what was looked for.
 
-    Example:
+    Examples:
         >>> from bipace.analyze import NotTrajectories
         >>> issubclass(NotTrajectories, ValueError)
         True
@@ -44,7 +44,7 @@ class NotTrajectories(ValueError):
 
 
 class Format(NamedTuple):
-    """A reader, what it needs to see in a record, that in words, and whether it judges other records by itself."""
+    """A reader, what it needs to see in a record, that in words, and whether it judges other records."""
 
     matches: Callable[[Any], bool]
     read: ReadAll
@@ -186,7 +186,7 @@ def detect(record: object) -> str:
 def trajectories(
     found: Iterator[Located], reading: Reading, columns: Mapping[str, str]
 ) -> Iterator[LoggedTrajectory]:
-    """The trajectories of a file's records, by the reader that `reading.format` names or that the records show.
+    """The trajectories of a file's records, by the reader that `reading.format` or the records name.
 
     A record that another reader would claim is skipped and counted: the file mixes formats. With `columns`
     the records of a flat table are read by them; in other formats they say where the task, reward, outcome or
@@ -202,7 +202,8 @@ def trajectories(
     everything = _of_one_format(itertools.chain(head, found), reading, known)
     if columns and reading.format not in ("rows", *_NAMEABLE):
         raise ValueError(
-            f"--map: the reader {reading.format} knows where its parts stand; rewards kept elsewhere: --rewards"
+            f"--map: the reader {reading.format} knows where its parts stand; rewards kept elsewhere: "
+            "--rewards"
         )
     if reading.format == "rows":
         yield from rows.read_rows(everything, reading, columns)

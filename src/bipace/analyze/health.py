@@ -51,7 +51,7 @@ class Health:
 
 
 def assess(table: Table) -> Health:
-    """Groups (variance is judged on the outcome, not on a shaped reward), copies, loops and aliased observations."""
+    """Groups (variance is judged on the outcome, not on a shaped reward), copies, loops, aliasing."""
     batch = table.batch
     trajectory_rows = segments.first_rows(batch.trajectory)
     task = batch.task[trajectory_rows]

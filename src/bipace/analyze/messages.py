@@ -40,7 +40,10 @@ def is_messages(value: object) -> bool:
 
 
 def as_text(value: object) -> str:
-    """A message's content, or any JSON value, as text: the parts of a multi-part content joined by newlines."""
+    """A message's content, or any JSON value, as text.
+
+    The parts of a multi-part content joined by newlines.
+    """
     if value is None:
         return ""
     if isinstance(value, str):
@@ -64,7 +67,10 @@ def _part(part: Mapping[str, Any]) -> str:
 
 
 def action_of(response: str, calls: Iterable[Call] = ()) -> tuple[str, Form]:
-    """The action key of an answer: its tool calls, else calls in its text, else its <action> tag, else all of it."""
+    """The action key of an answer.
+
+    Its tool calls, else calls in its text, else its <action> tag, else all of it.
+    """
     keys = sorted(call.key for call in calls)
     if keys:
         return "\n".join(keys), "tool"
@@ -202,7 +208,7 @@ def _heard(message: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _ordered(read: list[tuple[str, str]], calls: list[Call]) -> list[str]:
-    """What was read, the results of parallel calls in the order of the calls' keys, everything else where it was."""
+    """What was read, the results of parallel calls in the order of the calls' keys, all else where it was."""
     rank = {call.id: (call.key, i) for i, call in enumerate(calls) if call.id}
     places = [i for i, (whose, _) in enumerate(read) if whose in rank]
     results = sorted((read[i] for i in places), key=lambda item: rank[item[0]])
@@ -221,7 +227,7 @@ def _written(text: str) -> str:
 
 
 def _typed(response: str) -> list[str]:
-    """Terminus' answers, `{"commands": [{"keystrokes", "duration"}]}`, as the calls that Harbor makes of them."""
+    """Terminus' answers, `{"commands": [{"keystrokes", "duration"}]}`, as Harbor's calls."""
     if "keystrokes" not in response:
         return []
     start, end = response.find("{"), response.rfind("}")

@@ -1,4 +1,4 @@
-"""The page's data: a head for the first view, and blocks of prompt groups that the browser unpacks when they are seen.
+"""The page's data: a head for the first view, and blocks of prompt groups, unpacked when they are seen.
 
 Texts are cut so that the page stays near the size asked for; numbers are never cut.
 """
@@ -68,7 +68,10 @@ def _batches(analysis: Analysis, groups: Ints) -> Iterator[Ints]:
 
 
 def _cut(analysis: Analysis, batches: list[Ints], budget: float) -> int:
-    """The most characters a text may keep so that the blocks fit, judged on a few of them; the least cut at worst."""
+    """The most characters a text may keep so that the blocks fit, judged on a few of them.
+
+    The least cut at worst.
+    """
     probes = [batches[i] for i in np.unique(np.linspace(0, len(batches) - 1, _PROBES).astype(int))]
     for most in CUTS:
         size = sum(packed_size(block(analysis, batch, most)) for batch in probes) * len(batches) / len(probes)
@@ -92,7 +95,8 @@ def _group(analysis: Analysis, group: int, at: int) -> dict[str, Any]:
         "loop": bool(health.looping[first:last].any()),
         "differ": float(f"{np.abs(difference).mean():.4g}"),
         "trajectories": [
-            [table.trajectories[i].name[:TITLE], short(float(table.outcome[i])), len(table.trajectories[i].steps),
+            [table.trajectories[i].name[:TITLE], short(float(table.outcome[i])),
+            len(table.trajectories[i].steps),
              int(health.duplicate[i]), int(table.source[i])]
             for i in members
         ],
@@ -100,7 +104,7 @@ def _group(analysis: Analysis, group: int, at: int) -> dict[str, Any]:
 
 
 def _limits(analysis: Analysis, name: str, credit: Credit) -> list[float]:
-    """The size of an advantage that gets the full colour (98 of 100 are smaller), at each radius of the sweep."""
+    """The size of an advantage that gets the full colour (98 of 100 are smaller), at each radius."""
     return [_limit(s.credits.get(name, credit)) for s in analysis.sweep]
 
 

@@ -1,4 +1,7 @@
-"""Texts and columns stored once, numbers with ten significant digits: what keeps a page of many steps small."""
+"""Texts and columns stored once, numbers with ten significant digits.
+
+What keeps a page of many steps small.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Findings about the data itself: what was not read, what stands outside the baselines, what looks misread."""
+"""Findings about the data itself.
+
+What was not read, what stands outside the baselines, what looks misread.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,10 @@ def _left_out(e: Evidence) -> Iterator[Finding]:
         yield Finding(
             "no-reward",
             "warning",
-            f"{len(bad)} trajectories were left out: a reward is missing, not a number, NaN or infinite ({names})",
-            "One such reward would poison the statistics of its whole group, so the trajectory is dropped and its "
+            f"{len(bad)} trajectories were left out: a reward is missing, not a number, NaN or infinite "
+            f"({names})",
+            "One such reward would poison the statistics of its whole group, so the trajectory is dropped "
+            "and its "
             "siblings are kept.",
             "Find out why the reward function failed. Aborted rollouts belong out of every baseline.",
             count=len(bad),
@@ -55,10 +60,13 @@ def _left_out(e: Evidence) -> Iterator[Finding]:
         yield Finding(
             "failed-rollouts",
             "warning" if share >= 0.01 else "info",
-            f"{len(failed)} rollouts ({share:.1%}) did not fail by the policy's own doing and count nowhere: {told}",
-            "A rollout that died of its sandbox, a time-out or its grader says nothing about its actions. Counted "
+            f"{len(failed)} rollouts ({share:.1%}) did not fail by the policy's own doing and count "
+            f"nowhere: {told}",
+            "A rollout that died of its sandbox, a time-out or its grader says nothing about its actions. "
+            "Counted "
             "as 0 it would push the policy away from them, and lower its group's baseline for the others.",
-            "Check that training masks them too (a reward of 0 is no mask), and mend the most frequent cause.",
+            "Check that training masks them too (a reward of 0 is no mask), and mend the most frequent "
+            "cause.",
             count=len(failed),
             groups=tuple(g for g, _ in groups.most_common()),
             worst=[Worst(g, f"{n} rollouts count nowhere") for g, n in groups.most_common(WORST)],
@@ -81,9 +89,11 @@ def _no_rewards(e: Evidence) -> Iterator[Finding]:
         yield Finding(
             "no-rewards",
             "warning",
-            f"none of the {len(e.table.trajectories)} trajectories has a reward: structure is shown, not credit",
+            f"none of the {len(e.table.trajectories)} trajectories has a reward: structure is shown, not "
+            "credit",
             "Groups, lengths, loops and peers can be judged without rewards; advantages are all 0.",
-            "Name the reward column with --map reward=COLUMN, or join rewards kept elsewhere with --rewards FILE.",
+            "Name the reward column with --map reward=COLUMN, or join rewards kept elsewhere with "
+            "--rewards FILE.",
             count=len(e.table.trajectories),
             first=True,
         )
@@ -102,7 +112,8 @@ _DOUBTS: dict[str, tuple[Severity, str, str]] = {
     ),
     "no-observations": (
         "error",
-        "Without observations all states are equal, so step credit compares early with late steps of anything.",
+        "Without observations all states are equal, so step credit compares early with late steps of "
+        "anything.",
         "Name the column of what the agent saw: --map observation=COLUMN.",
     ),
     "duplicate-ids": (
@@ -112,18 +123,21 @@ _DOUBTS: dict[str, tuple[Severity, str, str]] = {
     ),
     "missing-uid": (
         "warning",
-        "Rollouts of one prompt are told apart by their texts alone: equal ones may be joined wrongly, and a prompt "
+        "Rollouts of one prompt are told apart by their texts alone: equal ones may be joined wrongly, and "
+        "a prompt "
         "that occurs twice in a batch becomes one group.",
         "Log the uid with each row (verl 0.9 and later do).",
     ),
     "repeated-reward": (
         "info",
-        "Summed over rows, a terminal reward of 1 on three rows would read as 3, and long rollouts would look good.",
+        "Summed over rows, a terminal reward of 1 on three rows would read as 3, and long rollouts would "
+        "look good.",
         "If each row has a reward of its own after all, say so with --row-reward each.",
     ),
     "constant-reward": (
         "warning",
-        "It may be a reward for every step (as in CartPole) or a terminal reward written on every row; the first was "
+        "It may be a reward for every step (as in CartPole) or a terminal reward written on every row; the "
+        "first was "
         "assumed, and longer trajectories then earn more.",
         "Say which it is: --row-reward last, or --row-reward each.",
     ),
@@ -187,7 +201,8 @@ def _misread(e: Evidence) -> Iterator[Finding]:
             "warning",
             f"{single:.0f} of {e.number('trajectories'):.0f} trajectories have one step",
             "Step-level credit equals trajectory-level credit there.",
-            "If the episodes have several turns, the file keeps each as one text: log one row a model call, or "
+            "If the episodes have several turns, the file keeps each as one text: log one row a model "
+            "call, or "
             "messages.",
             count=int(single),
             first=single == e.number("trajectories"),

@@ -56,7 +56,7 @@ def read_file(
         FileNotFoundError: no such file.
         ValueError: an unknown format; an empty file; under `strict` the first damaged place.
 
-    Example:
+    Examples:
         >>> import json, tempfile
         >>> from bipace.analyze import read_file
         >>> from pathlib import Path
@@ -228,7 +228,9 @@ def _nothing(reading: Reading) -> str:
         + (f" by the reader {reading.format}, {looked}" if known else "")
         + (f" ({damaged})" if damaged else "")
         + seen
-        + f". Looked for: {', '.join(FORMATS)}, reflexion. Name the columns of a flat table with --map task=COLUMN "
-        "--map trajectory=COLUMN --map step=COLUMN --map observation=COLUMN --map action=COLUMN --map reward=COLUMN, "
+        + f". Looked for: {', '.join(FORMATS)}, reflexion. Name the columns of a flat table with --map "
+        "task=COLUMN "
+        "--map trajectory=COLUMN --map step=COLUMN --map observation=COLUMN --map action=COLUMN --map "
+        "reward=COLUMN, "
         "or force a reader with --format"
     )

@@ -76,7 +76,10 @@ class LoggedTrajectory:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A rollout that stands outside every baseline: its name, task, cause and place, and the group it would be in."""
+    """A rollout that stands outside every baseline.
+
+    Its name, task, cause and place, and the group it would be in.
+    """
 
     name: str
     task: str
@@ -95,7 +98,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Something about a file that may mean that it is misread: the id of the finding, how often, and in words."""
+    """Something about a file that may mean that it is misread.
+
+    The id of the finding, how often, and in words.
+    """
 
     id: str
     count: int

@@ -27,7 +27,10 @@ _CHANGE = _OPEN.astype(np.int8) - _CLOSE.astype(np.int8)
 
 
 class Unreadable(ValueError):
-    """Text that is no JSON record: damaged, cut off, nested too deeply or too long; the message says which."""
+    """Text that is no JSON record: damaged, cut off, nested too deeply or too long.
+
+    The message says which.
+    """
 
 
 def parse(text: str) -> Any:

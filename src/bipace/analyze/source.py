@@ -1,4 +1,6 @@
-"""From bytes to records: compression, encodings, JSON lines, JSON documents, parquet, CSV, Inspect archives; streamed.
+"""From bytes to records: compression, encodings, JSON lines, JSON documents, parquet, CSV, Inspect archives.
+
+Streamed.
 
 A record is any JSON value with the place it came from. Nothing here knows a trainer.
 """

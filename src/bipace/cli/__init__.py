@@ -13,7 +13,8 @@ try:
     import typer
 except ModuleNotFoundError:  # the core alone is installed
     sys.exit(
-        "The bipace command needs typer, which every extra brings: pip install 'bipace[all]' for all that the README "
+        "The bipace command needs typer, which every extra brings: pip install 'bipace[all]' for all that "
+        "the README "
         "shows, 'bipace[analyze]' to look at rollouts, 'bipace[cli]' for the smallest"
     )
 
@@ -33,7 +34,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help="Step-level credit for LLM agents: train, evaluate, play and compare BiPACE and its baselines.",
-    epilog="Exit status: 0 done · 1 the answer is no (`analyze --fail-on`, a failed run of a study) · 2 wrong input, "
+    epilog="Exit status: 0 done · 1 the answer is no (`analyze --fail-on`, a failed run of a study) · 2 "
+    "wrong input, "
     "nothing was done · 3 the run broke down · 4 disk, permission or network · 70 a bug · 130 Ctrl-C.",
 )
 app.add_typer(models_app, name="models")
@@ -74,7 +76,7 @@ def _bipace(
 
 
 def main() -> None:
-    """Entry point: a failure is one sentence on stderr and a distinct exit status (`bipace.train.failure`)."""
+    """Entry point: a failure is one sentence on stderr and an exit status (`bipace.train.failure`)."""
     try:
         status = app(standalone_mode=False)
     except typer.Abort:  # what the parser makes of Ctrl-C

@@ -1,4 +1,7 @@
-"""What `bipace credit` runs: collect the truth (or read it), judge the recipes, write table, picture and JSON."""
+"""What `bipace credit` runs.
+
+Collect the truth (or read it), judge the recipes, write table, picture and JSON.
+"""
 
 from __future__ import annotations
 

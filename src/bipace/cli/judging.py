@@ -1,4 +1,7 @@
-"""Commands that judge credit: `credit` on fresh rollouts with a known truth, `analyze` on rollouts you already have."""
+"""Commands that judge credit.
+
+`credit` on fresh rollouts with a known truth, `analyze` on rollouts you already have.
+"""
 
 from __future__ import annotations
 
@@ -154,7 +157,9 @@ def analyze(
         ),
     ] = False,
 ) -> None:
-    """Show what the rollouts you already have say about credit: findings, numbers and one HTML page. Needs no GPU.
+    """Show what the rollouts you already have say about credit: findings, numbers and one HTML page.
+
+    Needs no GPU.
 
     Reads files and run folders of verl, TRL, verifiers and prime-rl, NeMo Gym, ART, Inspect, Harbor (ATIF),
     terminal-bench, SWE-agent, OpenHands, tau-bench, Claude Code, Langfuse and OpenInference, OpenAI messages,
@@ -172,7 +177,8 @@ def analyze(
     options = Options(
         gamma=gamma, mode=mode, eps=Options.eps if eps is None else eps, action_key=action_key,
         model=None if model is None else str(model), layer=Options.layer if layer is None else _layer(layer),
-        format=format, columns=parse_columns(columns or ()), merge=merge, strict=strict, page_steps=page_steps,
+        format=format, columns=parse_columns(columns or ()), merge=merge, strict=strict,
+        page_steps=page_steps,
         page_mb=page_mb, rewards=rewards, row_reward=row_reward, recipes=tuple(recipe or ()),
     )  # fmt: skip
     if explain:

@@ -1,4 +1,4 @@
-"""Commands that look: play an environment, list environments, recipes and settings, and what this machine can run."""
+"""Commands that look: play an environment; list environments, recipes, settings; what this machine runs."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ __all__ = ["check_file", "check_folder", "starts_with"]
 
 
 def check_file(path: Path, option: str, ours: Callable[[Path], bool], *, inputs: Iterable[Path] = ()) -> None:
-    """Refuse an output file that could not be written, or would replace what a command like this did not write.
+    """Refuse an output file that could not be written, or would replace what no such command wrote.
 
     Missing folders are made. Nothing else is changed.
 

@@ -65,7 +65,9 @@ def check_run(config: Config, folder: Path, *, resume: bool) -> None:
 def plan_evaluation(
     actor: str, config: Path | None, overrides: Sequence[str], panels: Sequence[str] | None
 ) -> tuple[Config, Sequence[str] | None]:
-    """The settings of an evaluation: those of the run that the actor is part of, unless --config names others.
+    """The settings of an evaluation.
+
+    Those of the run that the actor is part of, unless --config names others.
 
     Raises:
         ConfigError: no such actor, or settings or panels that do not exist.

@@ -1,4 +1,7 @@
-"""A training run on the screen: progress, what the user should know, and at the end table, picture and summary."""
+"""A training run on the screen.
+
+Progress, what the user should know, and at the end table, picture and summary.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,8 @@ def train_and_report(
         _stop(progress)
     if run.stopped:
         say(
-            f"stopped at {run.iteration} of {config.run.iterations}; go on with: bipace train --resume {folder}"
+            f"stopped at {run.iteration} of {config.run.iterations}; go on with: bipace train --resume "
+            f"{folder}"
         )
         return INTERRUPTED
     summary = finish(run, {"install": install_seconds, "train": time.perf_counter() - started})
@@ -97,7 +101,8 @@ class _Shown:
         checks = left // settings.validate_every
         seconds = round(left * metrics["timing_s/iteration"] + checks * self._validation)
         return (
-            f"about {timedelta(seconds=seconds)} to go: {left} iterations of {metrics['timing_s/iteration']:.1f} s and "
+            f"about {timedelta(seconds=seconds)} to go: {left} iterations of "
+            f"{metrics['timing_s/iteration']:.1f} s and "
             f"{checks} validations; {metrics['perf/peak_memory_mb']:.0f} MB of memory so far"
         )
 
@@ -125,7 +130,8 @@ def _print_summary(console: Console, summary: dict[str, Any], folder: Path) -> N
     if summary["data"]:
         console.print(f"data: {summary['data']}", markup=False)
     console.print(
-        f"{summary['recipe']}: {summary['iterations']} iterations, {summary['iteration_seconds']:.2f} s each, "
+        f"{summary['recipe']}: {summary['iterations']} iterations, {summary['iteration_seconds']:.2f} s "
+        "each, "
         f"{summary['seconds']['train']:.0f} s in all; credit (labels, clusters, advantages) took "
         f"{summary['credit_share']:.2%} of an iteration; peak memory {summary['peak_memory_mb']:.0f} MB",
         markup=False,

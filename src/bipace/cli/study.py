@@ -20,7 +20,9 @@ __all__ = ["study_and_report"]
 def study_and_report(
     path: Path, overrides: Sequence[str], out: Path | None, jobs: int, quiet: bool
 ) -> dict[str, Any]:
-    """Run or continue a study with its progress on the screen; arguments and result of `bipace.train.study_runs`.
+    """Run or continue a study with its progress on the screen.
+
+    Arguments and result of `bipace.train.study_runs`.
 
     Args:
         path: the study file.

@@ -70,7 +70,7 @@ def read(kind: type[Made], tree: Any, where: str = "") -> Made:
 
 
 def modern(tree: Any, where: str = "") -> Any:
-    """The tree with former names of keys replaced by their names, and removed keys left out, each with a warning.
+    """The tree under the names of today and without removed keys, each change with a warning.
 
     Raises:
         ConfigError: a key under both names; a removed key with another value than the one that holds.
@@ -229,7 +229,10 @@ def _said(error: Any) -> str:
 
 
 def _within(kind: Any, path: Sequence[str]) -> list[str]:
-    """The leading parts of an error's path that are keys: a union's error also names the member that refused."""
+    """The leading parts of an error's path that are keys.
+
+    A union's error also names the member that refused.
+    """
     if not path or not _is_section(kind) or path[0] not in kind.model_fields:
         return []
     return [path[0], *_within(kind.model_fields[path[0]].annotation, path[1:])]

@@ -1,3 +1,4 @@
+# long: the list of settings; a section in a file of its own would hide how they fit together.
 """The sections of the configuration: every field with its one default and what it means.
 
 A section whose name ends in `Settings` holds what `bipace train` reads and adapters read too: features and
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 PAIRS = {"1.5B": (0.61, 0.05), "7B": (0.75, 0.10)}
-"""The paper's pairs by model size: the layer, as a fraction of the depth, and the radius that was chosen at it."""
+"""The paper's pairs by model size: the layer, as a fraction of the depth, and the radius chosen at it."""
 
 
 class Section(BaseModel):
@@ -46,7 +47,8 @@ class EnvSettings(Section):
 
     suite: str = Field(
         default="textcraft",
-        description="a shipped suite (bipace envs), module:attribute or path/to/file.py:attribute, on every node",
+        description="a shipped suite (bipace envs), module:attribute or path/to/file.py:attribute, on "
+        "every node",
     )
     max_steps: int | None = Field(
         default=None, ge=1, description="horizon in model calls; default: the suite's own"
@@ -56,7 +58,8 @@ class EnvSettings(Section):
     )
     reward: Literal["score", "success"] = Field(
         default="score",
-        description="score: what the environment pays, also for part of a task; success: 1 for a solved task alone "
+        description="score: what the environment pays, also for part of a task; success: 1 for a solved "
+        "task alone "
         "(verl-agent's WebShop)",
     )
 
@@ -77,7 +80,8 @@ class EnvConfig(EnvSettings):
     step_seconds: float | None = Field(
         default=None,
         gt=0,
-        description="time limit of one reset or step; when set, every episode's environment runs in a process of its "
+        description="time limit of one reset or step; when set, every episode's environment runs in a "
+        "process of its "
         "own, so that one that hangs or dies costs its episode alone; default: no limit, in this process",
     )
 
@@ -112,8 +116,21 @@ class ActorConfig(Section):
     threads: int | None = Field(
         default=None,
         ge=1,
-        description="CPU threads of the model; default: OMP_NUM_THREADS, else one below 10 M parameters or where "
-        "threads would spin while they wait, else all cores",
+        description="CPU threads of the model; default: OMP_NUM_THREADS, else one below 10 M parameters or "
+        "where threads would spin while they wait, else all cores",
+    )
+    shards: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="parts that rollouts and mini-batches are computed in, each with its own random numbers; "
+        "their number decides the bits of a run",
+    )
+    processes: int | None = Field(
+        default=None,
+        ge=1,
+        description="processes that compute the shards side by side; any number gives the same bits; default: one a "
+        "shard, as far as the cores go",
     )
 
 
@@ -129,7 +146,8 @@ class PromptSettings(Section):
     )
     strict: bool = Field(
         default=False,
-        description="with tagged: an answer without a <think> pair or with a Chinese character pays the penalty too "
+        description="with tagged: an answer without a <think> pair or with a Chinese character pays the "
+        "penalty too "
         "(verl-agent's)",
     )
     instructions: bool = Field(default=False, description="put the suite's rules at the head of the prompt")
@@ -159,7 +177,8 @@ class RolloutConfig(Section):
     parallel: int = Field(default=256, ge=1, description="episodes decoded side by side; bounds memory")
     engine: Literal["hf", "vllm"] = Field(
         default="hf",
-        description="what samples: hf, the actor itself; vllm, a copy of it in vLLM on the same GPU (bipace[vllm])",
+        description="what samples: hf, the actor itself; vllm, a copy of it in vLLM on the same GPU "
+        "(bipace[vllm])",
     )
     engine_memory: float = Field(
         default=0.4, gt=0, lt=1, description="share of the GPU's memory that vllm takes"
@@ -167,17 +186,19 @@ class RolloutConfig(Section):
 
 
 class FeatureSettings(Section):
-    """The state features of the feature recipes (a hidden state at the last prompt token), and the action key."""
+    """The features that recipes compare (a hidden state at the last prompt token), and the action key."""
 
     layer: int | float = Field(
         default=PAIRS["1.5B"][0],
-        description="index into hidden_states (negative allowed) or fraction of the depth; the default belongs to the "
+        description="index into hidden_states (negative allowed) or fraction of the depth; the default "
+        "belongs to the "
         "default credit.eps: the paper's pair for its 1.5B model",
     )
     calibrate_every: int = Field(
         default=1,
         ge=0,
-        description='iterations between choices of credit.eps="auto"; 0: once, in the first ("calibrate": always once)',
+        description='iterations between choices of credit.eps="auto"; 0: once, in the first ("calibrate": '
+        "always once)",
     )
     action_key: str = Field(
         default="executed",
@@ -187,7 +208,8 @@ class FeatureSettings(Section):
     )
     refused_actions: RefusedActions = Field(
         default="many",
-        description="under action_key=executed, refused actions are told apart by their text (many) or are all one",
+        description="under action_key=executed, refused actions are told apart by their text (many) or are "
+        "all one",
     )
 
     @field_validator("layer")
@@ -210,7 +232,8 @@ class FeatureConfig(FeatureSettings):
 
     source: Literal["rollout", "shared", "separate"] = Field(
         default="rollout",
-        description="which forward gives them: rollout, the one that sampled the response (its probabilities are then "
+        description="which forward gives them: rollout, the one that sampled the response (its "
+        "probabilities are then "
         "the old ones); shared, the one that scores finished trajectories anew; separate, one more",
     )
 

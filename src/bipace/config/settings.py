@@ -1,4 +1,7 @@
-"""What every front end reads: a recipe with its options and features; and, where it plays episodes, where and how."""
+"""What every front end reads: a recipe with its options and features.
+
+And, where it plays episodes, where and how.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ __all__ = ["CreditSettings", "Settings"]
 class CreditSettings(Section):
     """The recipe, its options, the features and actions it compares, the penalty: what an adapter reads.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.settings import CreditSettings
         >>> CreditSettings().captures
         True
@@ -54,7 +57,7 @@ class CreditSettings(Section):
 class Settings(CreditSettings):
     """Those of a front end that also plays the episodes: the environment and the prompt beside them.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.settings import Settings
         >>> Settings().env.suite
         'textcraft'

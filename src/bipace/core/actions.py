@@ -39,7 +39,7 @@ _REASONING = frozenset({"think", "thinking", "thought", "reasoning"})
 class ActionKey(NamedTuple):
     """The key of a step, and whether the response had the form the key asks for.
 
-    Example:
+    Examples:
         >>> from bipace.core.actions import action_tag
         >>> action_tag("<action>Go North</action>")
         ActionKey(key='go north', parsed=True)
@@ -68,7 +68,7 @@ def executed_key(
     Raises:
         ValueError: another value of `refused`.
 
-    Example:
+    Examples:
         >>> from bipace.core.actions import executed_key
         >>> executed_key("open  the door", "open door", valid=True)
         'open door'
@@ -90,7 +90,7 @@ def executed(response: str, tokens: Sequence[int] = ()) -> ActionKey:
     The text is that inside the first `<action>...</action>`, stripped; without a complete pair it is the
     whole response, with parsed=False. Where the environment's answer is known, use `executed_key`.
 
-    Example:
+    Examples:
         >>> from bipace.core.actions import executed
         >>> executed("I look. <action> open door </action>").key
         'open door'
@@ -105,7 +105,7 @@ def action_tag(response: str, tokens: Sequence[int] = ()) -> ActionKey:
 
     Without a complete tag pair: the whole response, stripped and lower-cased, with parsed=False.
 
-    Example:
+    Examples:
         >>> from bipace.core.actions import action_tag
         >>> action_tag("<action>Go North</action>").key
         'go north'
@@ -124,7 +124,7 @@ def tag_verb(response: str, tokens: Sequence[int] = ()) -> ActionKey:
     reasoning are passed over with what is in them. Without any other pair: the whole response, stripped and
     lower-cased, with parsed=False.
 
-    Example:
+    Examples:
         >>> from bipace.core.actions import tag_verb
         >>> tag_verb("<think>tea?</think><search>tea</search>").key
         'search'
@@ -139,7 +139,7 @@ def tag_verb(response: str, tokens: Sequence[int] = ()) -> ActionKey:
 def first_word(response: str, tokens: Sequence[int] = ()) -> ActionKey:
     """First word of the `action_tag` key: coarser, for long free-form commands. Empty text gives "".
 
-    Example:
+    Examples:
         >>> from bipace.core.actions import first_word
         >>> first_word("<action>craft 1 stick using 2 planks</action>").key
         'craft'
@@ -154,7 +154,7 @@ def first_n(response: str, tokens: Sequence[int] = (), n: int = 8) -> ActionKey:
 
     Needs no tag, so it always parses; an empty response gives the empty key.
 
-    Example:
+    Examples:
         >>> from bipace.core.actions import first_n
         >>> first_n("", tokens=[5, 6, 7], n=2).key
         (5, 6)
@@ -185,7 +185,7 @@ def tool_call(call: Mapping[str, Any]) -> str:
     Raises:
         ValueError: a call without a name.
 
-    Example:
+    Examples:
         >>> from bipace.core.actions import tool_call
         >>> tool_call({"name": "search", "arguments": {"query": "tea", "page": 2.0}})
         'search({"page": 2, "query": "tea"})'

@@ -34,7 +34,7 @@ Number = TypeVar("Number", np.float64, np.int64)
 class Branch(IntEnum):
     """Which rule gave a row its value.
 
-    Example:
+    Examples:
         >>> from bipace import Branch
         >>> [branch.name for branch in Branch]
         ['LONE', 'FALLBACK', 'COMPARED']
@@ -68,7 +68,7 @@ class Term:
     Raises:
         ValueError: an unknown word; a weight that is not finite.
 
-    Example:
+    Examples:
         >>> from bipace import Term
         >>> from bipace.core.baselines import leave_one_out
         >>> from bipace.core.clustering import by_observation
@@ -108,7 +108,7 @@ class Blend:
     For row i, with K_i the terms whose value is not exactly 0: weight * sum_{k in K_i} w_k a_k / sum_{k in
     K_i} w_k. A row with no such term gets 0 (HGPO's adaptive weighting).
 
-    Example:
+    Examples:
         >>> from bipace import Blend, Term
         >>> from bipace.core.clustering import ByHistory
         >>> from bipace.core.returns import return_to_go
@@ -141,7 +141,7 @@ class Recipe:
             everything else, so that an all-fail group with penalties keeps a small signal [our decision];
             "in_return" leaves it to the recipe's own returns (parity with verl-agent).
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.baselines import leave_one_out
         >>> from bipace.core.clustering import by_observation
@@ -202,7 +202,7 @@ class Outcome:
         v: the baseline; on the fallback branch the mean of the others.
         scale: the divisor.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()
@@ -225,7 +225,7 @@ class Outcome:
 class Advantages:
     """Values [N] in row order, and the outcome of every term (for diagnostics and reports).
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()
@@ -256,7 +256,7 @@ def advantages(batch: StepBatch, recipe: Recipe) -> Advantages:
             user's own that returns the wrong shape or a non-finite number, a scale of 0, or a value that is
             not finite.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()

@@ -48,7 +48,7 @@ class Peers:
 
     The arrays are read-only views: a part of a user's own cannot change the table it reads.
 
-    Example:
+    Examples:
         >>> from bipace.core.sample import sample_peers
         >>> peers = sample_peers()
         >>> peers.n.tolist(), peers.n_same.tolist(), peers.mean.tolist()
@@ -109,7 +109,7 @@ class Peers:
 def own_return(peers: Peers) -> Floats:
     """Q = R_i.
 
-    Example:
+    Examples:
         >>> from bipace.core.baselines import own_return
         >>> from bipace.core.sample import sample_peers
         >>> own_return(sample_peers()).tolist()
@@ -121,7 +121,7 @@ def own_return(peers: Peers) -> Floats:
 def same_action_mean(peers: Peers) -> Floats:
     """Q = mean of R over C= (BiPACE's q_style).
 
-    Example:
+    Examples:
         >>> from bipace.core.baselines import same_action_mean
         >>> from bipace.core.sample import sample_peers
         >>> same_action_mean(sample_peers()).tolist()
@@ -133,7 +133,7 @@ def same_action_mean(peers: Peers) -> Floats:
 def cluster_mean(peers: Peers) -> Floats:
     """V = mean of R over C (GRPO, GiGPO, BiPACE).
 
-    Example:
+    Examples:
         >>> from bipace.core.baselines import cluster_mean
         >>> from bipace.core.sample import sample_peers
         >>> cluster_mean(sample_peers()).tolist()
@@ -145,7 +145,7 @@ def cluster_mean(peers: Peers) -> Floats:
 def leave_one_out(peers: Peers) -> Floats:
     """V = mean of R over C without i (RLOO); the own return where i is alone, so that nothing is credited.
 
-    Example:
+    Examples:
         >>> from bipace.core.baselines import leave_one_out
         >>> from bipace.core.sample import sample_peers
         >>> leave_one_out(sample_peers()).tolist()
@@ -163,7 +163,7 @@ def leave_trajectory_out(peers: Peers) -> Floats:
     Raises:
         ValueError: peers whose members are trajectories.
 
-    Example:
+    Examples:
         >>> from bipace.core.baselines import leave_trajectory_out
         >>> from bipace.core.sample import sample_peers
         >>> leave_trajectory_out(sample_peers()).tolist()
@@ -190,7 +190,7 @@ def trajectories_mean(peers: Peers) -> Floats:
 def other_actions_mean(peers: Peers) -> Floats:
     """V = mean of R over C!= (diff_peer); the own return where every member took i's action.
 
-    Example:
+    Examples:
         >>> from bipace.core.baselines import other_actions_mean
         >>> from bipace.core.sample import sample_peers
         >>> other_actions_mean(sample_peers()).tolist()
@@ -204,7 +204,7 @@ def other_actions_mean(peers: Peers) -> Floats:
 def no_scale(peers: Peers) -> Floats:
     """Divide by 1 (`mean_norm`).
 
-    Example:
+    Examples:
         >>> from bipace.core.baselines import no_scale
         >>> from bipace.core.sample import sample_peers
         >>> no_scale(sample_peers()).tolist()
@@ -216,7 +216,7 @@ def no_scale(peers: Peers) -> Floats:
 def cluster_std(peers: Peers, ddof: int = 1, delta: float = 1e-6) -> Floats:
     """Divide by sigma_C + delta (`mean_std_norm`): sample deviation (ddof 1) or population deviation (ddof 0).
 
-    Example:
+    Examples:
         >>> from bipace.core.baselines import cluster_std
         >>> from bipace.core.sample import sample_peers
         >>> cluster_std(sample_peers()).round(3).tolist()
@@ -238,7 +238,7 @@ def trajectories_std(peers: Peers, delta: float = 1e-6) -> Floats:
 def no_diff_action(peers: Peers) -> Bools:
     """Fall back where the cluster holds one action only: there is no counterfactual to compare with.
 
-    Example:
+    Examples:
         >>> from bipace.core.baselines import no_diff_action
         >>> from bipace.core.sample import sample_peers
         >>> no_diff_action(sample_peers()).tolist()
@@ -250,7 +250,7 @@ def no_diff_action(peers: Peers) -> Bools:
 def no_same_action_peer(peers: Peers) -> Bools:
     """Fall back where nobody else in the cluster took i's action: Q would be i's own return.
 
-    Example:
+    Examples:
         >>> from bipace.core.baselines import no_same_action_peer
         >>> from bipace.core.sample import sample_peers
         >>> no_same_action_peer(sample_peers()).tolist()
@@ -262,7 +262,7 @@ def no_same_action_peer(peers: Peers) -> Bools:
 def never(peers: Peers) -> Bools:
     """Never fall back: a cluster with one action gives 0.
 
-    Example:
+    Examples:
         >>> from bipace.core.baselines import never
         >>> from bipace.core.sample import sample_peers
         >>> never(sample_peers()).tolist()

@@ -50,7 +50,7 @@ Clustering = Callable[[StepBatch], Ints]
 def by_prompt_group(batch: StepBatch) -> Ints:
     """All steps (or, in a trajectory term, all trajectories) of one task instance are peers.
 
-    Example:
+    Examples:
         >>> from bipace.core.clustering import by_prompt_group
         >>> from bipace.core.sample import sample_batch
         >>> by_prompt_group(sample_batch()).tolist()
@@ -64,7 +64,7 @@ def by_observation(batch: StepBatch) -> Ints:
 
     6).
 
-    Example:
+    Examples:
         >>> from bipace.core.clustering import by_observation
         >>> from bipace.core.sample import sample_batch
         >>> by_observation(sample_batch()).tolist()
@@ -82,7 +82,7 @@ def by_history(batch: StepBatch, k: int = 1) -> Ints:
     Raises:
         ValueError: k below 1.
 
-    Example:
+    Examples:
         >>> from bipace.core.clustering import by_history
         >>> from bipace.core.sample import sample_batch
         >>> by_history(sample_batch(), k=2).tolist()
@@ -132,7 +132,7 @@ def by_features(
         ValueError: no features in the table; eps outside [0, 2]; whiten < 0 or not below D; an unknown
             switch.
 
-    Example:
+    Examples:
         >>> from bipace.core.clustering import by_features
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()
@@ -157,7 +157,7 @@ def by_ngrams(batch: StepBatch, eps: float = 0.1, n: int = 3, centroid: Centroid
     Raises:
         ValueError: the table carries no texts; eps outside [0, 2]; n below 1.
 
-    Example:
+    Examples:
         >>> from bipace.core.clustering import by_ngrams
         >>> from bipace.core.sample import sample_batch
         >>> by_ngrams(sample_batch(), eps=0.2).tolist()
@@ -184,7 +184,7 @@ def by_chance(batch: StepBatch, clusters: Clustering, seed: int = 0) -> Ints:
     Raises:
         ValueError: what `clusters` refuses; a negative seed.
 
-    Example:
+    Examples:
         >>> from bipace.core.clustering import by_chance, by_observation
         >>> from bipace.core.sample import sample_batch
         >>> sorted(by_chance(sample_batch(), by_observation).tolist())
@@ -206,7 +206,7 @@ def by_chance(batch: StepBatch, clusters: Clustering, seed: int = 0) -> Ints:
 class ByHistory:
     """`by_history` with its k.
 
-    Example:
+    Examples:
         >>> from bipace.core.clustering import ByHistory
         >>> from bipace.core.sample import sample_batch
         >>> ByHistory(k=2)(sample_batch()).tolist()
@@ -225,7 +225,7 @@ class ByHistory:
 class ByFeatures:
     """`by_features` with its options.
 
-    Example:
+    Examples:
         >>> from bipace.core.clustering import ByFeatures
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()
@@ -248,7 +248,7 @@ class ByFeatures:
 class ByNgrams:
     """`by_ngrams` with its options.
 
-    Example:
+    Examples:
         >>> from bipace.core.clustering import ByNgrams
         >>> sorted(ByNgrams.needs)
         ['texts']
@@ -269,7 +269,7 @@ class ByNgrams:
 class ByChance:
     """`by_chance` of another clustering; it needs what that one needs.
 
-    Example:
+    Examples:
         >>> from bipace.core.clustering import ByChance, by_observation
         >>> from bipace.core.sample import sample_batch
         >>> sorted(ByChance(by_observation)(sample_batch()).tolist())
@@ -293,7 +293,7 @@ class ByChance:
 def prompt_groups(batch: StepBatch) -> list[Ints]:
     """Rows of each prompt group in visit order.
 
-    Example:
+    Examples:
         >>> from bipace.core.clustering import prompt_groups
         >>> from bipace.core.sample import sample_batch
         >>> [rows.tolist() for rows in prompt_groups(sample_batch())]

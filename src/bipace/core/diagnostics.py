@@ -31,7 +31,7 @@ __all__ = [
 class DegenerateClustersWarning(UserWarning):
     """Clusters in which hardly anything is compared, or different states are compared as one.
 
-    Example:
+    Examples:
         >>> from bipace.core.diagnostics import DegenerateClustersWarning
         >>> issubclass(DegenerateClustersWarning, UserWarning)
         True
@@ -164,7 +164,7 @@ def credit_diagnostics(batch: StepBatch, found: Advantages) -> dict[str, float]:
     Cluster numbers describe the last step term (the finest comparison of every published recipe); a recipe
     without a step term has none.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()

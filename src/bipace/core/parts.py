@@ -32,7 +32,7 @@ def needs(*columns: str) -> Callable[[Part], Part]:
     Raises:
         ValueError: a column that tables do not have.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> @bipace.needs("features")
         ... def by_sign(batch):
@@ -58,7 +58,7 @@ def needs_of(part: Any) -> frozenset[str]:
     Raises:
         ValueError: a declaration that names a column which tables do not have.
 
-    Example:
+    Examples:
         >>> from bipace.core.clustering import ByFeatures
         >>> from bipace.core.parts import needs_of
         >>> sorted(needs_of(ByFeatures(eps=0.1)))
@@ -74,7 +74,7 @@ def needs_of(part: Any) -> frozenset[str]:
 def part_name(part: Any) -> str:
     """What reports call a part: its `name`, a function's own name, or its type's.
 
-    Example:
+    Examples:
         >>> from bipace.core.parts import part_name
         >>> from bipace.core.returns import ReturnToGo
         >>> part_name(ReturnToGo(0.9))
@@ -87,7 +87,7 @@ def part_name(part: Any) -> str:
 def describe_part(part: Any) -> dict[str, Any]:
     """A part as JSON: its name and its options, parts inside it described likewise.
 
-    Example:
+    Examples:
         >>> from bipace.core.parts import describe_part
         >>> from bipace.core.returns import ReturnToGo
         >>> describe_part(ReturnToGo(0.9))

@@ -22,7 +22,7 @@ def trajectory_return(batch: StepBatch) -> Floats:
     Returns:
         [N] float64 in units of reward; the table's own column `whole` where an engine has computed it.
 
-    Example:
+    Examples:
         >>> from bipace.core.returns import trajectory_return
         >>> from bipace.core.sample import sample_batch
         >>> trajectory_return(sample_batch()).tolist()
@@ -50,7 +50,7 @@ def return_to_go(batch: StepBatch, gamma: float = 0.95) -> Floats:
     Raises:
         ValueError: gamma outside [0, 1].
 
-    Example:
+    Examples:
         >>> from bipace.core.returns import return_to_go
         >>> from bipace.core.sample import sample_batch
         >>> return_to_go(sample_batch(), gamma=0.5).tolist()
@@ -79,7 +79,7 @@ def discounted(batch: StepBatch, values: Floats, decay: float) -> Floats:
 class ReturnToGo:
     """`return_to_go` with its discount, as terms hold it.
 
-    Example:
+    Examples:
         >>> from bipace.core.returns import ReturnToGo
         >>> from bipace.core.sample import sample_batch
         >>> ReturnToGo(gamma=0.5)(sample_batch()).tolist()
@@ -98,7 +98,7 @@ class ReturnToGo:
 class LessPenalty:
     """A return less the row's own penalty, taken after discounting (verl-agent's invalid-action penalty).
 
-    Example:
+    Examples:
         >>> from bipace.core.returns import LessPenalty, trajectory_return
         >>> from bipace.core.sample import sample_batch
         >>> from dataclasses import replace

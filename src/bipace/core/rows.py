@@ -26,7 +26,7 @@ __all__ = ["DroppedRowsWarning", "LoneGroupsWarning", "Rows", "build_batch"]
 class DroppedRowsWarning(UserWarning):
     """Trajectories were left out of the table; the message says which, how many and why.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> import warnings
         >>> with warnings.catch_warnings(record=True) as seen:
@@ -44,7 +44,7 @@ class DroppedRowsWarning(UserWarning):
 class LoneGroupsWarning(UserWarning):
     """Every prompt group holds one trajectory, so that nothing can be compared.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> import warnings
         >>> with warnings.catch_warnings(record=True) as seen:
@@ -70,7 +70,7 @@ class Rows:
         n: number of raw rows.
         dropped: reason -> number of raw rows dropped for it.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from bipace import Rows
         >>> from bipace.core.sample import sample_batch
@@ -137,7 +137,7 @@ def build_batch(
         ValueError: a column of another length; strict and non-finite; what StepBatch refuses (gaps,
             duplicates).
 
-    Example:
+    Examples:
         >>> import bipace
         >>> rows = bipace.build_batch(
         ...     task=["fetch", "fetch", "fetch"],

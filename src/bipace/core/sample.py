@@ -16,7 +16,7 @@ def sample_batch() -> StepBatch:
 
     Features of the four states: the two at the door are equal, the two in the hall are 0.05 apart by cosine.
 
-    Example:
+    Examples:
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()
         >>> batch.trajectory.tolist(), batch.t.tolist(), batch.reward.tolist()
@@ -39,7 +39,7 @@ def sample_batch() -> StepBatch:
 def sample_peers() -> Peers:
     """One cluster of three steps: the first two took the same action and earned 1 and 0, the third earned 0.5.
 
-    Example:
+    Examples:
         >>> from bipace.core.sample import sample_peers
         >>> peers = sample_peers()
         >>> peers.returns.tolist(), peers.n.tolist(), peers.n_same.tolist()

@@ -26,7 +26,7 @@ def by_similarity(batch: StepBatch, ratio: float = 0.95) -> Ints:
     Raises:
         ValueError: the table carries no texts, or ratio outside [0, 1].
 
-    Example:
+    Examples:
         >>> from bipace.core.similarity import by_similarity
         >>> from bipace.core.sample import sample_batch
         >>> by_similarity(sample_batch(), ratio=0.9).tolist()
@@ -60,7 +60,7 @@ def by_similarity(batch: StepBatch, ratio: float = 0.95) -> Ints:
 class BySimilarity:
     """`by_similarity` with its ratio.
 
-    Example:
+    Examples:
         >>> from bipace.core.similarity import BySimilarity
         >>> sorted(BySimilarity.needs)
         ['texts']

@@ -62,7 +62,7 @@ class StepBatch:
     Raises:
         ValueError: naming the field, its shape or the offending value, and what was expected.
 
-    Example:
+    Examples:
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()
         >>> len(batch), batch.task.tolist(), batch.observation.tolist()

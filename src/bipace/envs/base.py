@@ -18,7 +18,7 @@ __all__ = ["Environment", "Offers", "Suite", "Turn", "UnknownTask", "executed_co
 class UnknownTask(ValueError):
     """A task id that the suite does not know; the message names the id and shows an id that works.
 
-    Example:
+    Examples:
         >>> from bipace.envs.base import UnknownTask
         >>> issubclass(UnknownTask, ValueError)
         True
@@ -45,7 +45,7 @@ class Turn:
         unlisted: True where commands that `admissible` does not list apply too, such as WebShop's search,
             which works on every page; otherwise an executed command has to be a listed one.
 
-    Example:
+    Examples:
         >>> from bipace.envs.base import Turn
         >>> Turn("You are in the hall.", reward=1.0, terminated=True, won=True).valid
         True
@@ -73,7 +73,7 @@ def executed_command(action: str, offered: Turn, answer: Turn) -> str | None:
         ValueError: the environment contradicts itself: it says that it executed something and that the action
             was not valid, or it says that it executed a command that it had not offered.
 
-    Example:
+    Examples:
         >>> from bipace.envs.base import Turn, executed_command
         >>> executed_command(" look ", Turn("A hall."), Turn("A hall."))
         'look'
@@ -90,7 +90,8 @@ def executed_command(action: str, offered: Turn, answer: Turn) -> str | None:
         return action.strip()
     if offered.admissible and not offered.unlisted and answer.executed not in offered.admissible:
         raise ValueError(
-            f"Turn.executed: {answer.executed!r} is none of the {len(offered.admissible)} admissible commands offered "
+            f"Turn.executed: {answer.executed!r} is none of the {len(offered.admissible)} admissible "
+            "commands offered "
             "before it; give it as it stands in Turn.admissible, or set Turn.unlisted where others apply too"
         )
     return answer.executed
@@ -98,11 +99,13 @@ def executed_command(action: str, offered: Turn, answer: Turn) -> str | None:
 
 @runtime_checkable
 class Environment(Protocol):
-    """Plays episodes of one suite, one at a time. Deterministic: the same task and actions give the same text.
+    """Plays episodes of one suite, one at a time.
+
+    Deterministic: the same task and actions give the same text.
 
     Safe to use many instances in one thread or process; an instance is not shared between threads.
 
-    Example:
+    Examples:
         >>> from bipace.envs.base import Environment
         >>> from bipace.envs.registry import get_suite
         >>> environment = get_suite("alfworld").make()
@@ -133,7 +136,7 @@ class Suite(Protocol):
         instructions: the rules given to the agent once, before the first observation.
         splits: split name -> task ids, in a fixed order that no process or file system can change.
 
-    Example:
+    Examples:
         >>> from bipace.envs.base import Suite
         >>> from bipace.envs.registry import get_suite
         >>> suite = get_suite("alfworld")
@@ -181,7 +184,7 @@ class Offers:
         task_text: first observation -> the part that states the task, to head every prompt in `window` style.
         pages: plays the suite in a browser on this port, until interrupted.
 
-    Example:
+    Examples:
         >>> from bipace.envs.base import Offers
         >>> Offers(data_label="made up").data_label
         'made up'
@@ -204,7 +207,7 @@ def offers_of(suite: Suite) -> Offers:
     Raises:
         TypeError: `offers` is something else.
 
-    Example:
+    Examples:
         >>> from bipace.envs.base import offers_of
         >>> from bipace.envs.registry import get_suite
         >>> offers_of(get_suite("alfworld")).panels["gen-small"][0]

@@ -1,4 +1,6 @@
-"""Environments in processes of their own, with a time limit: one that hangs or dies costs its episode, nothing else.
+"""Environments in processes of their own, with a time limit.
+
+One that hangs or dies costs its episode, nothing else.
 
 A small server process loads the suite once and forks a child for every episode; parent and child speak JSON
 over a socket. A child that does not answer in time is killed. The server leads its own process group, which
@@ -67,7 +69,9 @@ class IsolatedSuite:
         self._server: _Server | None = None
 
     def make(self) -> Environment:
-        """A fresh environment in a fresh process. The server is started with the first one, and again if it died.
+        """A fresh environment in a fresh process.
+
+        The server is started with the first one, and again if it died.
 
         Raises:
             EnvironmentLost: the server cannot be started or does not answer.
@@ -197,7 +201,7 @@ def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
 
 
 def serve(control_number: int, where: str) -> None:
-    """Run the server: load the suite, fork children as asked, end the whole group when the trainer is gone."""
+    """Run the server: load the suite, fork children as asked, end them all when the trainer is gone."""
     from bipace.envs.registry import get_suite
 
     control = socket.socket(fileno=control_number)

@@ -30,7 +30,7 @@ def get_suite(name: str) -> Suite:
         ValueError: no such suite, module, file or attribute, or the attribute gives no Suite; the message
             says which.
 
-    Example:
+    Examples:
         >>> from bipace.envs.registry import get_suite
         >>> get_suite("alfworld").name
         'alfworld'

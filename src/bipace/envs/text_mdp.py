@@ -78,7 +78,7 @@ class TextMDPEnvironment:
     Attributes:
         state: the state the process is in: the key to its exact values.
 
-    Example:
+    Examples:
         >>> from bipace.envs.text_mdp import TextMDPSuite
         >>> from bipace.theory.textworlds import corridor
         >>> suite = TextMDPSuite(corridor(3))
@@ -154,7 +154,7 @@ class TextMDPSuite:
     Raises:
         ValueError: max_steps or numbers below 1; a start in a terminal state.
 
-    Example:
+    Examples:
         >>> from bipace.envs.text_mdp import TextMDPSuite
         >>> from bipace.theory.textworlds import corridor
         >>> suite = TextMDPSuite(corridor(3))
@@ -189,7 +189,7 @@ class TextMDPSuite:
         return f"start-{start_state(self.process, task)}"
 
     def expert(self, task: str) -> tuple[str, ...]:
-        """The best policy's commands over `max_steps` steps, as this task's draws let it play, to the episode's end.
+        """The best policy's commands over `max_steps` steps, as this task's draws let it play, to the end.
 
         They solve the task where the process has a goal and chance allows it. Raises UnknownTask.
         """

@@ -52,7 +52,10 @@ def checked_turn(turn: Any) -> Turn:
 
 
 def readable(text: str) -> str:
-    """The text with every lone surrogate replaced; a pair of them becomes the character that it stands for."""
+    """The text with every lone surrogate replaced.
+
+    A pair of them becomes the character that it stands for.
+    """
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -120,7 +120,8 @@ def compute_advantage(
     own = recipe(estimator, **credit)
     if rewards is None and _reads_rewards(own, table.batch):
         raise ValueError(
-            f"rewards: None, but a return of {estimator!r} reads the step rewards, and verl-agent hands over returns; "
+            f"rewards: None, but a return of {estimator!r} reads the step rewards, and verl-agent hands "
+            "over returns; "
             'pass rewards=data.non_tensor_batch["rewards"]'
         )
     values = table.scatter(advantages(table.batch, own).values)
@@ -148,7 +149,8 @@ def _in_playing_order(index: Any, traj_index: Any, padding: Sequence[bool]) -> l
         if key in seen and key != last:
             raise ValueError(
                 f"step_index: None, but the rows of trajectory {key[1]!r} do not lie side by side: they were "
-                "re-ordered (balance_batch) or copied to fill the batch (adjust_batch), and their steps are unknown; "
+                "re-ordered (balance_batch) or copied to fill the batch (adjust_batch), and their steps "
+                "are unknown; "
                 "pass step_index, written where the rollout collects its rows"
             )
         last = key
@@ -175,6 +177,6 @@ def _actions(responses: Any, action_key: str, response_mask: torch.Tensor) -> li
 
 
 def _reads_rewards(own: Recipe, batch: StepBatch) -> bool:
-    """True where some return of the recipe changes with the step rewards (the two of the core then do not)."""
+    """True where a return of the recipe changes with the step rewards (the two of the core do not)."""
     other = replace(batch, reward=batch.reward + 1.0)
     return any(not np.array_equal(term.returns(batch), term.returns(other)) for term in own.terms)

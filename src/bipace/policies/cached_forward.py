@@ -1,4 +1,7 @@
-"""A language model's forward over its key-value cache: prompts once, then chunks behind the rows that share them."""
+"""A language model's forward over its key-value cache.
+
+Prompts once, then chunks behind the rows that share them.
+"""
 
 from __future__ import annotations
 

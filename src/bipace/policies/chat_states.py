@@ -16,7 +16,7 @@ __all__ = ["read_chat"]
 def read_chat(
     language_model: LanguageModel, messages: Sequence[Mapping[str, str]], layers: Sequence[int]
 ) -> NDArray[np.float32]:
-    """Hidden states at the last prompt token before each assistant message, from one pass where the template allows.
+    """Hidden states at the last prompt token before each assistant message, in one pass where possible.
 
     The conversation is rendered by the model's own chat template and tokenizer. It is cut at the left where
     it is longer than the model's window.

@@ -48,6 +48,9 @@ class DeviceFeatures:
 
 
 def as_features(tensor: torch.Tensor) -> Features:
-    """[N, D] vectors for the core: an array where they are in the host's memory anyway, else left where they are."""
+    """[N, D] vectors for the core.
+
+    An array where they are in the host's memory anyway, else left where they are.
+    """
     found = DeviceFeatures(tensor)
     return found.to_numpy() if tensor.device.type == "cpu" else found

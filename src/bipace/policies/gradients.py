@@ -71,7 +71,7 @@ def gradient_sketches(
     width: int = 4096,
     temperature: float = 1.0,
 ) -> NDArray[np.float32]:
-    """[N, W] count sketches of grad log pi(response) over all parameters, with signs and bins fixed for all time.
+    """[N, W] count sketches of grad log pi(response) over all parameters, signs and bins fixed for good.
 
     Every parameter is added, with a random sign, to one of W bins; inner products have a relative error of
     about 1 / sqrt(W).

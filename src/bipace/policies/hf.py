@@ -95,7 +95,9 @@ class Actor(LanguageModel):
 
     @contextmanager
     def checkpointing(self, enabled: bool) -> Iterator[None]:
-        """Forwards inside keep each block's input alone and compute the rest again on the way back: memory for time.
+        """Forwards inside keep each block's input alone and compute the rest again on the way back.
+
+        Memory for time.
 
         Only the blocks themselves are put into training mode, so no dropout wakes up and the numbers stay the
         same.
@@ -147,7 +149,10 @@ class Actor(LanguageModel):
 
 
 def _load_whole(folder: Path, dtype: torch.dtype) -> Any:
-    """The model, with every weight from its files: transformers would draw a missing one, and say so in a table."""
+    """The model, with every weight from its files.
+
+    Transformers would draw a missing one, and say so in a table.
+    """
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
     try:

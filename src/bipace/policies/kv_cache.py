@@ -46,7 +46,7 @@ class CacheWrite:
     _index: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
 
     def index(self, heads: int) -> torch.Tensor:
-        """[T * heads] places in a cache [rows, heads, slots, d] whose first three axes are laid end to end."""
+        """[T * heads] places in a cache [rows, heads, slots, d], its first three axes laid end to end."""
         if heads not in self._index:
             lanes = self.row[:, None] * heads + torch.arange(heads, device=self.row.device)
             self._index[heads] = (lanes * self.slots + self.slot[:, None]).flatten()
@@ -54,7 +54,10 @@ class CacheWrite:
 
 
 class KVCache:
-    """Keys and values of some rows in one layer; made at the first write, which shows their shape, and grown."""
+    """Keys and values of some rows in one layer.
+
+    Made at the first write, which shows their shape, and grown.
+    """
 
     def __init__(self) -> None:
         self._states: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -92,7 +95,7 @@ class LayerCache:
 
 
 def _grown(cache: torch.Tensor | None, states: torch.Tensor, where: CacheWrite) -> torch.Tensor:
-    """The cache in the type and place of the states [T, heads, d], with at least the slots that are needed."""
+    """The cache in the type and place of the states [T, heads, d], with at least the slots needed."""
     if cache is not None and cache.shape[2] >= where.slots:
         return cache
     # Zeros, not empty: a masked slot has weight 0, and 0 times an uninitialised NaN is NaN.

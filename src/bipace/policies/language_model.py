@@ -58,7 +58,7 @@ class LanguageModel:
 
     @property
     def end_token_ids(self) -> tuple[int, ...]:
-        """Ids that end a response: the generation config's, the tokenizer's, and ChatML's <|im_end|> if any."""
+        """Ids that end a response: the generation config's, the tokenizer's, ChatML's <|im_end|> if any."""
         configured = self.model.generation_config.eos_token_id
         ids = set(configured if isinstance(configured, list) else [configured])
         ids |= {self.tokenizer.eos_token_id, self.tokenizer.get_vocab().get("<|im_end|>")}
@@ -80,5 +80,6 @@ class LanguageModel:
         if isinstance(layer, int) and not isinstance(layer, bool) and -n - 1 <= layer <= n:
             return layer % (n + 1)
         raise ValueError(
-            f"layer is {layer!r}; it must be a whole number from {-n - 1} to {n} or a fraction between 0 and 1"
+            f"layer is {layer!r}; it must be a whole number from {-n - 1} to {n} or a fraction between 0 "
+            "and 1"
         )

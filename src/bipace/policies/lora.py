@@ -31,7 +31,10 @@ def _peft() -> Any:
 
 @contextmanager
 def _older_names() -> Iterator[None]:
-    """Let peft ask for attributes by names that transformers is about to drop; that is between the two of them."""
+    """Let peft ask for attributes by names that transformers is about to drop.
+
+    That is between the two of them.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*gradient_checkpointing", category=FutureWarning)
         yield
@@ -82,7 +85,8 @@ def adapter_base(folder: Path) -> Path:
     base = Path(json.loads((folder / CONFIG).read_text(encoding="utf-8"))["base_model_name_or_path"])
     if not base.is_dir():
         raise FileNotFoundError(
-            f"the adapter in {folder} belongs to the model folder {base}, which does not exist; write its new place "
+            f"the adapter in {folder} belongs to the model folder {base}, which does not exist; write its "
+            "new place "
             f"into base_model_name_or_path of {folder / CONFIG}"
         )
     return base

@@ -1,4 +1,6 @@
-"""The readable reference of decoding: no cache, no batch, one plain forward of the whole context for every token.
+"""The readable reference of decoding.
+
+No cache, no batch, one plain forward of the whole context for every token.
 
 Slow, and the oracle that the fast session is held to: for the same seed both draw the same tokens, up to the
 rounding of a probability that stands exactly on a drawn number.
@@ -46,7 +48,10 @@ class NaiveSession:
     def generate(
         self, rows: Sequence[int], *, max_new_tokens: int, temperature: float, generator: torch.Generator
     ) -> list[Response]:
-        """One response for each of the rows: token by token, every row that has not ended draws one number."""
+        """One response for each of the rows.
+
+        Token by token, every row that has not ended draws one number.
+        """
         ends = self._lm.end_token_ids
         tokens: dict[int, list[int]] = {row: [] for row in rows}
         logprobs: dict[int, list[float]] = {row: [] for row in rows}

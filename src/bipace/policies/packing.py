@@ -48,7 +48,7 @@ class Packed:
     first: torch.Tensor
 
     def sees(self, positions: torch.Tensor) -> torch.Tensor:
-        """[b, w, P + S] which of a sequence's tokens are seen from positions [b, w] of its tail, counted from there."""
+        """[b, w, P + S] which of a sequence's tokens are seen from positions [b, w] of its tail."""
         after = torch.arange(self.tails.shape[1], device=positions.device) <= positions[:, :, None]
         return torch.cat([self.real[:, None].expand(-1, positions.shape[1], -1), after], dim=2)
 
@@ -97,7 +97,7 @@ def pack(sequences: Sequence[NDArray[np.int64]], spans: Sequence[Spans], device:
 def micro_batches(
     sequences: Sequence[NDArray[np.int64]], spans: Sequence[Spans], max_tokens: int
 ) -> list[list[int]]:
-    """Split sequences over forwards so that each, with shared prompts once, stays within max_tokens padded tokens.
+    """Split sequences over forwards of at most max_tokens padded tokens, shared prompts counted once.
 
     Sequences that share a prompt stay together unless they are too many for one forward; the longest come
     first (ties by index), so that similar lengths meet. A sequence longer than max_tokens gets a forward of

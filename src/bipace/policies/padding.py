@@ -58,7 +58,10 @@ def padded_table(lengths: Sequence[int], device: torch.device) -> PaddedTable:
 def token_table(
     lengths: Sequence[int], starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Consecutive tokens from each row's start: [rows, longest], 0 behind a row's end; and where there is a token."""
+    """Consecutive tokens from each row's start: [rows, longest], 0 behind a row's end.
+
+    And where there is a token.
+    """
     column = np.arange(max(lengths, default=0))
     real = column < np.array(lengths, dtype=np.int64)[:, None]
     return np.where(real, starts[: len(lengths), None] + column, 0), real

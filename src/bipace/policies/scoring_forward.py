@@ -135,7 +135,10 @@ def _attend_everywhere(
     values: torch.Tensor,
     scale: float,
 ) -> torch.Tensor:
-    """Attention of all tokens [T, heads * size]: prompts among themselves, tails to their prompt and themselves."""
+    """Attention of all tokens [T, heads * size].
+
+    Prompts among themselves, tails to their prompt and themselves.
+    """
 
     def causal(tokens: torch.Tensor) -> torch.Tensor:
         q, k, v = _table(queries, tokens), _table(keys, tokens), _table(values, tokens)
@@ -196,7 +199,10 @@ def _flat(table: torch.Tensor) -> torch.Tensor:
 def _biased(
     queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, bias: torch.Tensor, scale: float
 ) -> torch.Tensor:
-    """Attention under a bias [rows, width, keys]; query heads that share a key head become more queries of it."""
+    """Attention under a bias [rows, width, keys].
+
+    Query heads that share a key head become more queries of it.
+    """
     rows, heads, width, size = queries.shape
     groups = heads // keys.shape[1]
     table = queries.reshape(rows, keys.shape[1], groups * width, size)

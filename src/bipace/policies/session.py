@@ -105,7 +105,10 @@ class DecodeSession:
     def _advance(
         self, rows: Sequence[int], layer: int | None
     ) -> tuple[torch.Tensor, NDArray[np.float32] | None]:
-        """Run what waits in these rows: logits [rows, vocabulary] after each, and a layer's states [rows, D]."""
+        """Run what waits in these rows.
+
+        Logits [rows, vocabulary] after each, and a layer's states [rows, D].
+        """
         final, state = self._forward.append(rows, [self._waiting[row] for row in rows], layer)
         for row in rows:
             self._waiting[row] = []

@@ -106,7 +106,10 @@ def append_batch(
 
 
 def parts(chunks: Sequence[Sequence[int]]) -> Iterator[range]:
-    """Split chunks over forwards of PREFILL_TOKENS at most, in order; a longer one gets a forward of its own."""
+    """Split chunks over forwards of PREFILL_TOKENS at most, in order.
+
+    A longer one gets a forward of its own.
+    """
     start = tokens = 0
     for i, chunk in enumerate(chunks):
         if i > start and tokens + len(chunk) > PREFILL_TOKENS:

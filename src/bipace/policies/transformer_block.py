@@ -17,7 +17,7 @@ from transformers.models.qwen2.modeling_qwen2 import Qwen2Model
 __all__ = ["Attend", "block_input", "has_plain_blocks", "rotary_embedding", "run_block"]
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, float], torch.Tensor]
-"""Queries [n, heads, d], keys and values [T, key heads, d] and the factor of their products; gives [n, heads * d]."""
+"""Queries [n, heads, d], keys and values [T, key heads, d], the products' factor -> [n, heads * d]."""
 
 
 def has_plain_blocks(body: Any) -> bool:
@@ -56,7 +56,7 @@ def run_block(
 
 @contextmanager
 def block_input(body: Any, layer: int | None) -> Iterator[list[torch.Tensor]]:
-    """Keep what block `layer` reads, hidden_states[layer], detached, in the forwards of transformers' own model.
+    """Keep what block `layer` reads, hidden_states[layer], detached, in forwards of transformers' model.
 
     Yields a list that receives it at each forward inside; without a layer it stays empty.
     """

@@ -143,12 +143,14 @@ def _vllm(device: str) -> Any:
         runs_on = importlib.import_module("vllm.platforms").current_platform.device_type
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "rollout.engine: vllm is not installed: pip install 'bipace[vllm]' on a machine with a GPU, or keep "
+            "rollout.engine: vllm is not installed: pip install 'bipace[vllm]' on a machine with a GPU, or "
+            "keep "
             "rollout.engine=hf"
         ) from error
     if runs_on != device:
         raise ValueError(
-            f"rollout.engine: the installed vllm runs on {runs_on or 'no device of this machine'}, the actor on "
+            f"rollout.engine: the installed vllm runs on {runs_on or 'no device of this machine'}, the "
+            "actor on "
             f"{device}; set actor.device to the same, or rollout.engine=hf"
         )
     return vllm

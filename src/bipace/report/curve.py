@@ -34,7 +34,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def draw_curve(metrics: Sequence[dict[str, Any]], panel: str, n: int, title: str, path: Path) -> None:
-    """Success over iterations: training rollouts as a line, the validation panel as points with 95 % intervals.
+    """Success over iterations: training rollouts as a line, the panel as points with 95 % intervals.
 
     Where rewards are not 0 and 1 alone, the panel's score (mean reward) is a second line.
 

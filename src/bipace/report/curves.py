@@ -17,7 +17,9 @@ _RESAMPLES = 1000
 
 
 def series(run: RunRecord, metric: str) -> tuple[list[int], list[float]]:
-    """Iterations at which a run logged a metric, and its values; a name "a / b" divides two metrics of one line.
+    """Iterations at which a run logged a metric, and its values.
+
+    A name "a / b" divides two metrics of one line.
 
     Values that are not finite are left out: JSON has no name for them.
     """

@@ -23,8 +23,10 @@ _DASHES = (
 )
 _NAME = 28
 _SHOWN = (
-    "cluster/singleton_rate", "cluster/lone_step_share", "cluster/cluster_size_mean", "cluster/comparable_pairs",
-    "credit/branch_compared", "credit/zero_advantage_share", "group/flat_groups / group/groups", "update/grad_norm",
+    "cluster/singleton_rate", "cluster/lone_step_share", "cluster/cluster_size_mean",
+    "cluster/comparable_pairs",
+    "credit/branch_compared", "credit/zero_advantage_share", "group/flat_groups / group/groups",
+    "update/grad_norm",
     "perf/credit_share",
 )  # fmt: skip
 

@@ -22,7 +22,8 @@ def report_markdown(found: Mapping[str, Any], pictures: Sequence[str] = ()) -> s
         f"# Training report: {_text(found['name'])}",
         f"{_count(found['runs'], 'run')}, {_count(found['methods'], 'method')}, "
         f"{_count(found['environments'], 'environment')}; "
-        f"compared with {_text(found['baseline'])}. Intervals: {found['confidence']:.0%} stratified bootstrap, "
+        f"compared with {_text(found['baseline'])}. Intervals: {found['confidence']:.0%} stratified "
+        "bootstrap, "
         f"{found['resamples']} resamples.",
         *(f"> {_text(note)}" for note in found["notes"]),
     ]
@@ -84,7 +85,10 @@ def _environment(found: Mapping[str, Any], environment: Mapping[str, Any]) -> li
 
 
 def _paper(paper: Mapping[str, Any]) -> list[str]:
-    """Clusters and branches at chosen iterations; the paper's own figures in rows of their own, never comparable."""
+    """Clusters and branches at chosen iterations.
+
+    The paper's own figures in rows of their own, never comparable.
+    """
     parts: list[str] = []
     titles = {"Clusters (the paper's tables 1 and L.3)": CLUSTERS, "Branches and action keys (L.2)": BRANCHES}
     for title, columns in titles.items():

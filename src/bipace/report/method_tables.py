@@ -38,7 +38,10 @@ def by_family(methods: Methods, panel: str) -> dict[str, dict[str, Any]]:
 
 
 def cost_by_part(runs: Sequence[RunRecord]) -> dict[str, float]:
-    """Median seconds of an iteration by part, over the iterations of all seeds; what no part covers is `other`."""
+    """Median seconds of an iteration by part, over the iterations of all seeds.
+
+    What no part covers is `other`.
+    """
     found: dict[str, float] = {}
     for part in (*COST_PARTS, "iteration"):
         values = [v for run in runs for v in series(run, f"timing_s/{part}")[1]]

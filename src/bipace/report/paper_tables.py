@@ -1,4 +1,6 @@
-"""The diagnostic tables of the BiPACE paper, from our own records: clusters and branches at chosen iterations.
+"""The diagnostic tables of the BiPACE paper, from our own records.
+
+Clusters and branches at chosen iterations.
 
 Every figure is a mean over the seeds that logged it at that very iteration. The paper's own figures stand
 beside ours in a column of their own where there are any; they come from a 7B model on four GPUs and are not
@@ -67,7 +69,9 @@ PUBLISHED = {
 
 
 def chosen_iterations(runs: Sequence[RunRecord], asked: Sequence[int] = ()) -> list[int]:
-    """The iterations of the tables: the asked ones, else the first, the tenth, and the last that every run reached.
+    """The iterations of the tables.
+
+    The asked ones, else the first, the tenth, and the last that every run reached.
 
     Raises:
         ValueError: an iteration below 1, or one that no run has reached.

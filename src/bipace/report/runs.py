@@ -111,7 +111,10 @@ def read_runs(paths: Sequence[Path]) -> StudyRecord:
 
 
 def config_differences(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Key -> name -> value, for every key in which the named configurations differ; None where a name lacks the key."""
+    """Key -> name -> value, for every key in which the named configurations differ.
+
+    None where a name lacks the key.
+    """
     keys = sorted({key for config in configs.values() for key in config})
     found: dict[str, dict[str, Any]] = {}
     for key in keys:

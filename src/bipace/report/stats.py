@@ -80,7 +80,7 @@ def stratified_interval(
 
 
 def improvement(strata: Sequence[tuple[Floats, Floats]]) -> float:
-    """P(X > Y) + P(X = Y) / 2 for a run of X and one of Y in the same environment, averaged over environments.
+    """P(X > Y) + P(X = Y) / 2 for runs of X and Y in the same environment, averaged over environments.
 
     Per environment the Mann-Whitney statistic U / (n m).
     """

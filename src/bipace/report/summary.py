@@ -132,7 +132,7 @@ def _notes(study: StudyRecord, environments: Mapping[str, Methods]) -> list[str]
 
 
 def _degenerate(runs: Sequence[RunRecord]) -> list[str]:
-    """One note a method whose feature clusters, at the last iteration of some seed, compare hardly anything or all."""
+    """One note a method whose feature clusters, at some seed's end, compare hardly anything or all."""
     said: dict[str, str] = {}
     for run in runs:
         shape = {
@@ -246,7 +246,10 @@ def _steps(
     other: Mapping[str, Any] | None,
     thresholds: Sequence[float],
 ) -> list[dict[str, Any]]:
-    """First iteration at which the mean over seeds reaches each threshold; speed-up = the baseline's over one's own."""
+    """First iteration at which the mean over seeds reaches each threshold.
+
+    Speed-up = the baseline's over one's own.
+    """
     found: list[dict[str, Any]] = []
     for threshold in thresholds:
         mine = first_reaching(own["iterations"], own["mean"], threshold) if own else None

@@ -226,7 +226,10 @@ class Episode(Play):
         return Play.close(self)
 
     def _sequence(self) -> TokenSequence:
-        """What was read and written up to the last response: tokens behind it were never followed by a call."""
+        """What was read and written up to the last response.
+
+        Tokens behind it were never followed by a call.
+        """
         n = len(self.spans)
         logprobs, states = self._logprobs[-n:], self._states[-n:]
         return TokenSequence(

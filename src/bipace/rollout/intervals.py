@@ -24,7 +24,10 @@ def success_interval(successes: int, n: int) -> tuple[float, float]:
 
 
 def score_interval(scores: Sequence[float]) -> list[float] | None:
-    """95 % interval of a mean score, from Student's t over the tasks; None for fewer than two: nothing is known."""
+    """95 % interval of a mean score, from Student's t over the tasks.
+
+    None for fewer than two: nothing is known.
+    """
     n = len(scores)
     if n < 2:
         return None

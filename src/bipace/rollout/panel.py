@@ -78,7 +78,8 @@ def _family(suite: Suite, task: str) -> str:
         return str(suite.family(task))
     except Exception as error:
         raise ValueError(
-            f"env.suite: {suite.name}.family({task!r}) raised {type(error).__name__}: {error}; it must name the family "
+            f"env.suite: {suite.name}.family({task!r}) raised {type(error).__name__}: {error}; it must "
+            "name the family "
             "that every task of a panel is reported under"
         ) from error
 
@@ -211,6 +212,9 @@ def shipped_name(suite: str, tasks: Sequence[str]) -> str | None:
 
 @cache
 def _shipped(suite: str) -> dict[str, dict[str, Any]]:
-    """The lists in assets/panels/SUITE.json: panel -> version, n, sha256 and, but for official games, the tasks."""
+    """The lists in assets/panels/SUITE.json.
+
+    Panel -> version, n, sha256 and, but for official games, the tasks.
+    """
     names = {path.stem: path for path in PANELS.glob("*.json")}
     return json.loads(names[suite].read_text(encoding="utf-8")) if suite in names else {}

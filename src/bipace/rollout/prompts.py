@@ -104,7 +104,8 @@ def window_message(
             for i, (o, a) in enumerate(history, start=steps_taken - len(history) + 1)
         )
         parts.append(
-            f"Prior to this step, you have already taken {steps_taken} step(s). The most recent {len(history)} "
+            f"Prior to this step, you have already taken {steps_taken} step(s). The most recent "
+            f"{len(history)} "
             f"observations and the actions you took:\n{shown}"
         )
     if steps_taken or task.strip() != turn.observation.strip():
@@ -114,7 +115,8 @@ def window_message(
     if turn.admissible:
         parts.append("Your admissible actions of the current situation are:\n" + "\n".join(turn.admissible))
     parts.append(
-        "Reason step by step inside <think> </think> tags, then give one action inside <action> </action> tags."
+        "Reason step by step inside <think> </think> tags, then give one action inside <action> </action> "
+        "tags."
         if tagged
         else "Reply with one action."
     )
@@ -134,12 +136,13 @@ class Chat:
 
     @cached_property
     def _reply_parts(self) -> tuple[list[int], list[int], list[int]]:
-        """What closes an unfinished response, what stands before an observation, and what stands behind it."""
+        """What closes an unfinished response, what stands before an observation, what behind it."""
         chat = [{"role": "user", "content": "u"}, {"role": "assistant", "content": _MARK}]
         pieces = self._render([*chat, {"role": "user", "content": _MARK}], generate=True).split(_MARK)
         if len(pieces) != 3 or pieces[0] != self._render(chat[:1], generate=True):
             raise ValueError(
-                "chat_template: it rewrites earlier turns or adds text around them, so a transcript cannot grow "
+                "chat_template: it rewrites earlier turns or adds text around them, so a transcript cannot "
+                "grow "
                 "token by token; use prompt.style=window with this model"
             )
         end = next((token for token in self._special if pieces[1].startswith(token)), "")
@@ -167,7 +170,7 @@ class Chat:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
 
     def neutral(self, text: str) -> str:
-        """The text with every special token of the tokenizer broken by a space, so that it stays plain text."""
+        """The text with every special token of the tokenizer broken by a space: it stays plain text."""
         for token in self._special:
             text = text.replace(token, f"{token[0]} {token[1:]}")
         return text

@@ -147,7 +147,7 @@ class EpisodeSummary:
 
 
 def episode_metrics(episodes: Sequence[EpisodeSummary]) -> dict[str, float]:
-    """Episodes and the ordinary mishaps of a rollout, under the names `episode/` and `event/` of docs/metrics.md.
+    """Episodes and ordinary mishaps of a rollout, as `episode/` and `event/` of docs/metrics.md.
 
     Rates and means are over episodes with a step that no fault ended; 0 where there are none.
     """

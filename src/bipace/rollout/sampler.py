@@ -1,4 +1,7 @@
-"""Which tasks an iteration plays: a pure function of (seed, iteration), so that no position has to be saved."""
+"""Which tasks an iteration plays.
+
+A pure function of (seed, iteration), so that no position has to be saved.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ Order = Literal["draws", "passes"]
 
 
 def choose_tasks(n: int, count: int, *, seed: int, iteration: int, order: Order) -> list[int]:
-    """Indices of the tasks of one iteration, no task twice. The same arguments give the same tasks on any machine.
+    """Indices of the tasks of one iteration, no task twice.
+
+    The same arguments give the same tasks on any machine.
 
     "draws": `count` of the n without replacement, each iteration for itself. "passes": the split is shuffled
     and cut into n // count iterations, then shuffled anew; the n % count tasks left over at the end of a pass

@@ -47,7 +47,7 @@ class TextMDP:
     Raises:
         ValueError: naming the field, the offending entry and what was expected.
 
-    Example:
+    Examples:
         >>> from bipace.theory.textworlds import corridor
         >>> corridor(3).gamma
         0.95
@@ -99,7 +99,7 @@ class TextMDP:
 def uniform_policy(mdp: TextMDP) -> Floats:
     """[S, A] every action equally likely.
 
-    Example:
+    Examples:
         >>> from bipace.theory.mdp import uniform_policy
         >>> from bipace.theory.textworlds import corridor
         >>> uniform_policy(corridor(3)).shape
@@ -118,7 +118,7 @@ def chain(mdp: TextMDP, policy: Floats) -> tuple[Floats, Floats]:
     Raises:
         ValueError: a policy of another shape, or rows that are no distributions.
 
-    Example:
+    Examples:
         >>> from bipace.theory.mdp import chain, uniform_policy
         >>> from bipace.theory.textworlds import corridor
         >>> mdp = corridor(3)
@@ -137,7 +137,7 @@ def state_values(mdp: TextMDP, policy: Floats) -> Floats:
     Raises:
         ValueError: gamma = 1 and a policy that may never end, so that V does not exist.
 
-    Example:
+    Examples:
         >>> from bipace.theory.mdp import state_values, uniform_policy
         >>> from bipace.theory.textworlds import corridor
         >>> mdp = corridor(3)
@@ -161,7 +161,7 @@ def action_values(mdp: TextMDP, values: Floats) -> Floats:
         mdp: the process.
         values: [S] V of the states that may follow.
 
-    Example:
+    Examples:
         >>> from bipace.theory.mdp import action_values, state_values, uniform_policy
         >>> from bipace.theory.textworlds import corridor
         >>> mdp = corridor(3)
@@ -176,7 +176,7 @@ def advantage(mdp: TextMDP, policy: Floats) -> Floats:
 
     Under the policy's own actions it averages to 0 in every state.
 
-    Example:
+    Examples:
         >>> from bipace.theory.mdp import advantage, uniform_policy
         >>> from bipace.theory.textworlds import corridor
         >>> mdp = corridor(3)
@@ -197,7 +197,7 @@ def horizon_values(mdp: TextMDP, policy: Floats, horizon: int) -> tuple[Floats, 
     Raises:
         ValueError: horizon < 0; a policy that is none (see `chain`).
 
-    Example:
+    Examples:
         >>> from bipace.theory.mdp import horizon_values, uniform_policy
         >>> from bipace.theory.textworlds import corridor
         >>> mdp = corridor(3)
@@ -223,7 +223,7 @@ def optimal_policy(mdp: TextMDP, horizon: int = 1000) -> Floats:
         mdp: the process.
         horizon: sweeps; exact for episodes of that length, and within gamma^horizon of the unbounded optimum.
 
-    Example:
+    Examples:
         >>> from bipace.theory.mdp import optimal_policy
         >>> from bipace.theory.textworlds import corridor
         >>> optimal_policy(corridor(3)).shape

@@ -50,7 +50,7 @@ def sample(
     rng: np.random.Generator,
     embedding: Embedding | None = None,
 ) -> Rollouts:
-    """Roll a policy out: `groups` prompt groups, each of `group_size` trajectories from one drawn start state.
+    """Roll a policy out: `groups` prompt groups of `group_size` trajectories, each from one start state.
 
     Args:
         mdp: the process.
@@ -98,7 +98,7 @@ def sample(
 def noisy_embedding(
     n_states: int, dim: int, *, noise: float = 0.0, paraphrase: float = 0.0, n_texts: int = 1, seed: int = 0
 ) -> Embedding:
-    """Random unit vectors of the states, moved by the surface form and by noise, as a learned encoder's would be.
+    """Random unit vectors of the states, moved by surface form and noise, as a learned encoder's would be.
 
     f = u_state + paraphrase * v_text + noise * g / sqrt(dim), with unit u and v fixed by `seed` and g
     standard normal per step. The v of the k-th text is shared by all states: the direction of a way of

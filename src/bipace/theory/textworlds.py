@@ -1,4 +1,6 @@
-"""Small text worlds with known truth: what the state says, how it says it, and what that does to text matching.
+"""Small text worlds with known truth.
+
+What the state says, how it says it, and what that does to text matching.
 
 | world | texts | exact text match |
 |---|---|---|
@@ -60,7 +62,7 @@ def grid(width: int = 3, height: int = 3, slip: float = 0.0, gamma: float = 0.95
     Raises:
         ValueError: fewer than two rooms; slip outside [0, 1].
 
-    Example:
+    Examples:
         >>> from bipace.theory.textworlds import grid
         >>> grid(2, 2).n_states, grid(2, 2).n_actions
         (5, 5)
@@ -73,7 +75,7 @@ def grid(width: int = 3, height: int = 3, slip: float = 0.0, gamma: float = 0.95
 def corridor(length: int = 5, slip: float = 0.0, gamma: float = 0.95) -> TextMDP:
     """A grid one room high: the lamp lies at the east end.
 
-    Example:
+    Examples:
         >>> from bipace.theory.textworlds import corridor
         >>> corridor(3).n_states
         4
@@ -89,7 +91,7 @@ def paraphrased(
     Raises:
         ValueError: forms outside 1..4; what `grid` refuses.
 
-    Example:
+    Examples:
         >>> from bipace.theory.textworlds import paraphrased
         >>> paraphrased(2, 2, forms=3).n_states
         5
@@ -108,7 +110,7 @@ def aliased(
     Raises:
         ValueError: looks below 1; what `grid` refuses.
 
-    Example:
+    Examples:
         >>> from bipace.theory.textworlds import aliased
         >>> aliased(2, 2, looks=2).n_states
         5
@@ -142,7 +144,7 @@ def random_mdp(
     Raises:
         ValueError: states or actions below 1; branching outside 1..states; ending outside [0, 1].
 
-    Example:
+    Examples:
         >>> from bipace.theory.textworlds import random_mdp
         >>> random_mdp(states=4).n_states
         5
@@ -191,7 +193,7 @@ def world(name: str, **options: Any) -> TextMDP:
     Raises:
         ValueError: an unknown name, listing the known ones.
 
-    Example:
+    Examples:
         >>> from bipace.theory.textworlds import world
         >>> world("paraphrased").n_states
         10

@@ -8,9 +8,11 @@ from pathlib import Path
 import torch
 
 from bipace.envs.registry import get_suite
-from bipace.rollout.panel import PanelResult, choose_panels, evaluate, panel_tasks
+from bipace.rollout.panel import PanelResult, choose_panels, panel_tasks
+from bipace.rollout.records import Trajectory
 from bipace.train.actors import make_collector, open_actor
 from bipace.train.config import Config
+from bipace.train.split import cut, shard_seeds
 from bipace.train.stopped import refuse_aborted
 from bipace.train.threads import use_threads
 
@@ -38,20 +40,26 @@ def evaluate_actor(
     suite = get_suite(settings.env.suite)
     model = open_actor(place, device=settings.actor.device)
     use_threads(model, settings.actor.threads)
+    shards = settings.actor.shards
     collector = make_collector(settings, suite)
     chosen = choose_panels(suite, settings.env.split, settings.env.panel, settings.env.held_out)
     tasks = {name: panel_tasks(suite, name) for name in panels or [chosen.panel, *chosen.held_out]}
     results: dict[str, PanelResult] = {}
     for name, ids in tasks.items():
         progress(name, 0, len(ids))
-        result = evaluate(
-            model,
-            collector,
-            ids,
-            temperature=settings.run.validation_temperature,
-            generator=torch.Generator(device=model.device).manual_seed(settings.run.seed),
-            progress=lambda episodes, name=name, ids=ids: progress(name, episodes, len(ids)),
-        )
+        played: list[Trajectory] = []
+        seeds = shard_seeds(settings.run.seed, shards)
+        for part, seed in zip(cut(ids, shards), seeds, strict=True):  # as a run's own validations are played
+            had = len(played)
+            played += collector.collect(
+                model,
+                part,
+                1,
+                temperature=settings.run.validation_temperature,
+                generator=torch.Generator(device=model.device).manual_seed(seed),
+                progress=lambda n, name=name, ids=ids, had=had: progress(name, had + n, len(ids)),
+            )
+        result = PanelResult(collector.suite, played)
         refuse_aborted(result.trajectories, f"on {name}", "Mend the environment and evaluate again")
         results[name] = result
     return results

@@ -42,8 +42,8 @@ def train(
         config: the run.
         folder: must be empty or absent, unless resume is set.
         resume: continue the run of this folder from its last checkpoint, or from the start where it was
-            stopped before the first; the configuration must be the same but for run.iterations, run.loggers
-            and actor.threads.
+            stopped before the first; the configuration must be the same but for run.iterations, run.loggers,
+            actor.threads and actor.processes.
         on_iteration: called with the run and the metrics of each finished iteration (0: the warm start's
             validation).
         say: called with what a user should know: the number of threads and why, iterations that the machine
@@ -62,6 +62,7 @@ def train(
         if resume:
             stack.enter_context(held(folder))
         run = Run(config, folder, start_of(folder) if resume else None)
+        stack.callback(run.close)
         # Everything that can be wrong with the settings was found by now, before a file is written.
         if resume:
             check_logs(folder, run.iteration if run.checkpoint else -1)
@@ -69,8 +70,12 @@ def train(
             stack.enter_context(held(folder))
             check_folder(config, folder, resume)  # another process may have been here meanwhile
         begin(config, folder, _origin(run))
+        split = run.shards.split
         threads = f"threads: {run.threads.number} ({run.threads.why})"
-        for what in filter(None, (*run.go_on(), threads, _warning(run))):
+        shards = (
+            f"shards: {split.shards}, computed by {split.processes} process{'es' * (split.processes > 1)}"
+        )
+        for what in filter(None, (*run.go_on(), threads, shards, _warning(run))):
             say(what)
         _train(run, on_iteration, say)
     return run
@@ -118,7 +123,7 @@ def _origin(run: Run) -> dict[str, Any]:
         if run.checkpoint is None:
             raise
         actor = None  # its checkpoint has all that a run without a reference needs
-    return provenance(run.config, run.recipe, tasks, run.threads, actor)
+    return provenance(run.config, run.recipe, tasks, run.threads, run.shards.split, actor)
 
 
 def _validation(run: Run, first: bool = False, last: bool = False) -> dict[str, float]:

@@ -23,17 +23,23 @@ from bipace.core.estimators import RECIPES, describe
 from bipace.envs.registry import SUITES
 from bipace.rollout.panel import task_digest
 from bipace.train.config import Config
+from bipace.train.split import Split
 from bipace.train.threads import Threads
 
 __all__ = ["COMPARED", "provenance"]
 
 _OF_ACTORS = {".safetensors", ".json", ".jinja", ".txt", ".model"}
-COMPARED = ("recipe", "files", "actor", "tasks")
+COMPARED = ("recipe", "files", "actor", "tasks", "shards")
 """What must be the same when a run goes on; the rest is for the record."""
 
 
 def provenance(
-    config: Config, recipe: Recipe, tasks: dict[str, Sequence[str]], threads: Threads, actor: Path | None
+    config: Config,
+    recipe: Recipe,
+    tasks: dict[str, Sequence[str]],
+    threads: Threads,
+    split: Split,
+    actor: Path | None,
 ) -> dict[str, Any]:
     """Everything that the configuration names but does not hold.
 
@@ -42,12 +48,14 @@ def provenance(
         recipe: what its estimator was found to be.
         tasks: split or panel -> task ids.
         threads: of the CPU, and why so many.
+        split: shards of an iteration and the processes that compute them.
         actor: folder of the starting actor; None where it is gone and the run no longer needs it.
 
     Returns:
         JSON: recipe; files (path -> sha256) of the user's own code, with what it imports from its own folder
             or
-        package; actor (file -> sha256), or None; tasks (name -> n and sha256); versions, cores and threads.
+        package; actor (file -> sha256), or None; tasks (name -> n and sha256); shards; versions, cores, threads
+        and processes.
     """
     found = {
         "recipe": describe(recipe),
@@ -60,6 +68,8 @@ def provenance(
         },
         "cpus": os.cpu_count(),
         "threads": asdict(threads),
+        "shards": split.shards,
+        "processes": split.processes,
     }
     return json.loads(json.dumps(found, default=lambda value: type(value).__name__))
 

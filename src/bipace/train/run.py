@@ -17,7 +17,7 @@ import torch
 from bipace.core.features import Features
 from bipace.envs.base import Suite
 from bipace.envs.registry import get_suite
-from bipace.rollout.panel import PanelResult, choose_panels, evaluate, panel_tasks
+from bipace.rollout.panel import PanelResult, choose_panels, panel_tasks
 from bipace.rollout.records import TokenSequence, Trajectory, episode_metrics
 from bipace.rollout.sampler import choose_tasks
 from bipace.train.actors import load_actor, make_collector, make_decoder, reference_actor
@@ -28,6 +28,9 @@ from bipace.train.crediting import Crediting
 from bipace.train.files import write_text
 from bipace.train.history import append_lines, drop_validations, rewind_logs
 from bipace.train.scored import Scored, engine_gap, sampled_scores, score_sequences
+from bipace.train.shard_work import Work
+from bipace.train.shards import Shards
+from bipace.train.split import choose_split
 from bipace.train.standing import Standing
 from bipace.train.stopped import NonFiniteError, refuse_aborted
 from bipace.train.threads import use_threads
@@ -82,6 +85,13 @@ class Run(Standing):
             if layer is not None and chosen is not None:
                 self.credit.layer = chosen
         self.collector = make_collector(config, self.suite, self.layer if self.from_rollout else None)
+        split = choose_split(config, threads=self.threads.number)
+        work = Work(config, self.actor, self.decoder, self.collector)
+        self.shards = Shards(work, split, checkpoint, self.threads.number)
+
+    def close(self) -> None:
+        """End the processes beside this one."""
+        self.shards.close()
 
     @property
     def layer(self) -> int | None:
@@ -100,7 +110,7 @@ class Run(Standing):
 
     def step(self) -> dict[str, float]:
         """One iteration: 16 prompt groups of 8 episodes by default, one update."""
-        clock = Clock()
+        clock = Clock(self.shards.beside)
         with clock("rollout"):
             trajectories = self.collect()
         refuse_aborted(trajectories, f"of iteration {self.iteration + 1}", self._way_on)
@@ -138,24 +148,20 @@ class Run(Standing):
             iteration=self.iteration,
             order=config.rollout.order,
         )
-        generator = self._generator(int(self._numpy(_SAMPLING).integers(2**63)))
-        return self.collector.collect(
-            self.decoder,
+        return self.shards.collect(
+            self.collector,
             [self.tasks[i] for i in chosen],
             config.rollout.group_size,
             temperature=config.rollout.temperature,
-            generator=generator,
+            seed=int(self._numpy(_SAMPLING).integers(2**63)),
         )
 
     def validate(self, panel: str) -> PanelResult:
         """Play every task of a panel once and remember the result."""
-        result = evaluate(
-            self.decoder,
-            self.collector,
-            panel_tasks(self.suite, panel),
-            temperature=self.config.run.validation_temperature,
-            generator=self._generator(self.config.run.seed),
-        )
+        settings = self.config.run
+        tasks, temperature = panel_tasks(self.suite, panel), settings.validation_temperature
+        played = self.shards.collect(self.collector, tasks, 1, temperature=temperature, seed=settings.seed)
+        result = PanelResult(self.collector.suite, played)
         refuse_aborted(result.trajectories, f"on {panel} at iteration {self.iteration}", self._way_on)
         self.validations.setdefault(panel, {})[str(self.iteration)] = result.summary()
         place = self.folder / "validation" / f"iteration-{self.iteration:06d}.{quote(panel, safe='')}.jsonl"
@@ -223,7 +229,7 @@ class Run(Standing):
                     frozen, sequences, layer=None, micro_tokens=size, temperature=temperature
                 ).logprobs
         set_learning_rate(self.optimizer, config.update, self.iteration)
-        with clock("update"), self.actor.checkpointing(config.actor.checkpointing):
+        with clock("update"):
             return update_policy(
                 self.actor,
                 self.optimizer,
@@ -235,7 +241,8 @@ class Run(Standing):
                 shuffle=self._numpy(_SHUFFLE),
                 reference=reference,
                 temperature=temperature,
-                autocast=config.actor.autocast,
+                shards=self.shards.split.shards,
+                gradients=self.shards.gradients,
             )
 
     def _keep_layer(self) -> None:
@@ -256,9 +263,6 @@ class Run(Standing):
         )
         if not _finite(probe.logprobs):
             raise self._broken("the update left a policy whose probabilities are not finite")
-
-    def _generator(self, seed: int) -> torch.Generator:
-        return torch.Generator(device=self.actor.device).manual_seed(seed)
 
     def _numpy(self, stream: int) -> np.random.Generator:
         return np.random.default_rng((self.config.run.seed, self.iteration, stream))

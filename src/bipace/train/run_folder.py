@@ -20,9 +20,9 @@ from bipace.train.provenance import COMPARED
 
 __all__ = ["begin", "check_folder", "clear", "saved_config", "start_of"]
 
-# What may change between the parts of one run: its length, who else is told, and the machine's own number of
-# threads.
-FREE = frozenset({"run.iterations", "run.loggers", "actor.threads"})
+# What may change between the parts of one run: its length, who else is told, and the machine's own numbers of
+# threads and processes.
+FREE = frozenset({"run.iterations", "run.loggers", "actor.threads", "actor.processes"})
 _FILES = {"config.json", "config.toml", "provenance.json", "summary.json", "curve.png", "last", "best", *LOGS}
 _RESULT = re.compile(r"\.?iteration-\d+\..*jsonl(\.tmp)?")
 
@@ -58,6 +58,9 @@ def saved_config(folder: Path) -> Config:
     tree = _read(path)
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: is damaged; put an undamaged copy there or start a new run")
+    actor = tree.get("actor")
+    if isinstance(actor, dict) and "shards" not in actor:  # made before an iteration could be split
+        actor["shards"] = 1
     return config_from(tree)
 
 

@@ -175,7 +175,7 @@ def _config(
     name: str, seed: int, shared: Tree, place: Tree, method: Tree, over: Tree
 ) -> Config:  # fmt: skip
     # One thread a run: runs share the machine, and a small model gains nothing from more.
-    merged: dict[str, Any] = {"actor": {"threads": 1}}
+    merged: dict[str, Any] = {"actor": {"threads": 1, "processes": 1}}
     for tree in (shared, place, method, over, {"run": {"seed": seed}}):
         merged = _merge(merged, tree)
     try:

@@ -10,19 +10,50 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["Clock", "Slowness"]
+__all__ = ["Beside", "Clock", "Slowness", "peak_memory_mb", "waited_seconds"]
 
 _SCHEDULER = Path(
     "/proc/thread-self/schedstat"
 )  # nanoseconds on a core, nanoseconds ready but without one, slices
 
 
-class Clock:
-    """Seconds by part of an iteration: `with clock("rollout"): ...`."""
+class Beside:
+    """What the run's other processes say of themselves: memory and waiting."""
 
     def __init__(self) -> None:
+        self._memory: dict[int, float] = {}
+        self._waited: dict[int, tuple[float, float]] = {}  # when first heard of, and now
+
+    def note(self, process: int, memory_mb: float, waited: float | None) -> None:
+        """Take down what a process says: the most memory it has held and how long it has waited, so far."""
+        self._memory[process] = memory_mb
+        if waited is not None:
+            first, _ = self._waited.get(process, (waited, waited))
+            self._waited[process] = first, waited
+
+    @property
+    def memory_mb(self) -> float:
+        """MiB of all of them together, at most."""
+        return sum(self._memory.values())
+
+    @property
+    def waited(self) -> float:
+        """Seconds that the one that waited longest has waited since it was first heard of."""
+        return max((now - first for first, now in self._waited.values()), default=0.0)
+
+
+class Clock:
+    """Seconds by part of an iteration: `with clock("rollout"): ...`.
+
+    Args:
+        beside: the run's other processes, whose memory and waiting count too.
+    """
+
+    def __init__(self, beside: Beside | None = None) -> None:
         self.parts: dict[str, float] = {}
-        self._start, self._waited = time.perf_counter(), _waited_seconds()
+        self._beside = beside or Beside()
+        self._start, self._waited = time.perf_counter(), waited_seconds()
+        self._waited_beside = self._beside.waited
 
     @contextmanager
     def __call__(self, part: str) -> Iterator[None]:
@@ -34,9 +65,9 @@ class Clock:
     def metrics(self, tokens: int) -> dict[str, float]:
         """Seconds by part and in all, tokens a second, shares of credit and of waiting, peak memory in MiB."""
         total = time.perf_counter() - self._start
-        waited = _waited_seconds()
+        waited = waited_seconds()
         before = self._waited
-        scale = 1024**2 if sys.platform == "darwin" else 1024
+        beside = self._beside.waited - self._waited_beside
         return {
             **{f"timing_s/{part}": seconds for part, seconds in self.parts.items()},
             "timing_s/iteration": total,
@@ -45,9 +76,9 @@ class Clock:
             **(
                 {}
                 if waited is None or before is None
-                else {"perf/waited_share": min(1.0, (waited - before) / total)}
+                else {"perf/waited_share": min(1.0, max(waited - before, beside) / total)}
             ),
-            "perf/peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale,
+            "perf/peak_memory_mb": peak_memory_mb() + self._beside.memory_mb,
         }
 
 
@@ -87,7 +118,13 @@ class Slowness:
         return f"{ratio:.2g} x slower than the first iterations: {why}"
 
 
-def _waited_seconds() -> float | None:
+def peak_memory_mb() -> float:
+    """The most memory that this process has held so far, MiB."""
+    scale = 1024**2 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale
+
+
+def waited_seconds() -> float | None:
     """Seconds so far in which this thread could have run but had no core; None where the system does not tell."""
     try:
         return int(_SCHEDULER.read_text(encoding="ascii").split()[1]) / 1e9

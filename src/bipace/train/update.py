@@ -1,12 +1,12 @@
 """The policy update: the only place where one advantage per step becomes one per token.
 
-Micro-batches are cut by padded tokens and only bound the memory: losses are sums over tokens divided by the
-token count of the whole mini-batch, so any cut gives the same gradient up to rounding.
+A mini-batch is computed in parts (`bipace.train.gradient`), one in this process or several side by side; their
+gradients are added in order, then clipped, then one optimizer step is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,11 +14,9 @@ import torch
 
 from bipace.core.steps import Floats
 from bipace.policies.hf import Actor
-from bipace.policies.packing import micro_batches
 from bipace.rollout.records import TokenSequence
 from bipace.train.config import UpdateConfig
-from bipace.train.losses import k3, policy_loss
-from bipace.train.scored import score_part
+from bipace.train.gradient import Gradient, Objective, Part, Sums
 
 __all__ = ["make_optimizer", "set_learning_rate", "token_values", "update_policy"]
 
@@ -61,6 +59,7 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, config: UpdateConfig, it
         group["lr"] = config.lr * (0.1 + 0.9 * left)
 
 
+# long: half of it says what its arguments are.
 def update_policy(
     actor: Actor,
     optimizer: torch.optim.Optimizer,
@@ -74,6 +73,8 @@ def update_policy(
     reference: Sequence[torch.Tensor] | None = None,
     temperature: float = 1.0,
     autocast: bool = False,
+    shards: int = 1,
+    gradients: Callable[[Sequence[Part]], list[Gradient]] | None = None,
 ) -> dict[str, float]:
     """PPO over one iteration's rollouts.
 
@@ -96,23 +97,30 @@ def update_policy(
         reference: log-probabilities of the reference policy, needed when kl_loss_coef > 0.
         temperature: the rollouts' own.
         autocast: bfloat16 autocast of the forward.
+        shards: parts that a mini-batch is cut into, balanced by tokens; their gradients are added in order.
+        gradients: computes the parts' gradients, e.g. side by side; default: one after the other, here.
 
     Returns:
         Metrics, token means over the pass: loss, clip share, KL, entropy, gradient norm, and skipped
         mini-batches.
     """
-    task = _Objective(actor, sequences, old, advantages, reference, config, temperature, autocast)
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    rollouts = _Rollouts(sequences, old, advantages, reference, config)
+    objective = Objective(actor, config, temperature, autocast)
+    compute = gradients or (lambda parts: [objective.gradient(part) for part in parts])
+    parameters = list(actor.model.parameters())
     totals = _Totals()
     for _ in range(config.epochs):
         for batch in _minibatches(groups, config.parts(len(sequences)), shuffle):
             tokens = sum(len(old[i]) for i in batch)
             if tokens == 0:
                 continue
-            optimizer.zero_grad(set_to_none=True)
+            found = compute(rollouts.parts(batch, shards))
+            _put(parameters, found)
             sums = replace(totals.sums)
-            computed = task.accumulate_gradient(batch, tokens, sums)
-            norm = float(torch.nn.utils.clip_grad_norm_(parameters, config.grad_clip)) if computed else 0.0
+            for part in found:
+                for of_forward in part.sums:
+                    sums.add(of_forward)
+            norm = float(torch.nn.utils.clip_grad_norm_(parameters, config.grad_clip)) if found else 0.0
             if np.isfinite(norm) and np.isfinite(sums.loss):
                 totals.sums, totals.tokens = sums, totals.tokens + tokens
                 totals.norms.append(norm)
@@ -124,20 +132,10 @@ def update_policy(
 
 
 @dataclass
-class _Sums:
-    """Sums over response tokens."""
-
-    loss: float = 0.0
-    clipped: float = 0.0
-    kl: float = 0.0
-    entropy: float = 0.0
-
-
-@dataclass
 class _Totals:
     """What the mini-batches that were not skipped came to."""
 
-    sums: _Sums = field(default_factory=_Sums)
+    sums: Sums = field(default_factory=Sums)
     tokens: int = 0
     skipped: int = 0
     norms: list[float] = field(default_factory=list[float])
@@ -156,59 +154,52 @@ class _Totals:
 
 
 @dataclass(frozen=True)
-class _Objective:
-    """The loss of one iteration's rollouts; the fields are `update_policy`'s arguments."""
+class _Rollouts:
+    """One iteration's rollouts; the fields are `update_policy`'s arguments."""
 
-    actor: Actor
     sequences: Sequence[TokenSequence]
     old: Sequence[torch.Tensor]
     advantages: Sequence[torch.Tensor]
     reference: Sequence[torch.Tensor] | None
     config: UpdateConfig
-    temperature: float
-    autocast: bool
 
-    def accumulate_gradient(self, batch: Sequence[int], tokens: int, sums: _Sums) -> int:
-        """Add the gradient of a mini-batch's mean loss over its tokens, one micro-batch after the other.
-
-        Returns how many of its sequences had to be computed.
-        """
+    def parts(self, batch: Sequence[int], shards: int) -> list[Part]:
+        """What has to be computed of a mini-batch, in at most `shards` parts."""
         everyone = self.config.kl_loss_coef > 0 or self.config.entropy_coef > 0
         active = [i for i in batch if everyone or bool((self.advantages[i] != 0).any())]
-        tokens_of, spans_of = (
-            [self.sequences[i].tokens for i in active],
-            [self.sequences[i].spans for i in active],
-        )
-        for positions in micro_batches(tokens_of, spans_of, self.config.micro_tokens):
-            (self._loss([active[p] for p in positions], sums) / tokens).backward()
-        return len(active)
+        tokens = sum(len(self.old[i]) for i in batch)
+        return [
+            Part(
+                [TokenSequence(self.sequences[i].tokens, self.sequences[i].spans) for i in chosen],
+                [self.old[i] for i in chosen],
+                [self.advantages[i] for i in chosen],
+                None if self.reference is None else [self.reference[i] for i in chosen],
+                tokens,
+            )
+            for chosen in _cut(active, [len(self.sequences[i].tokens) for i in active], shards)
+        ]
 
-    def _loss(self, chosen: Sequence[int], sums: _Sums) -> torch.Tensor:
-        """Sum of the token losses of some sequences; its parts are added to the sums."""
 
-        def flat(values: Sequence[torch.Tensor]) -> torch.Tensor:
-            return torch.cat([values[i] for i in chosen]).to(self.actor.device)
+def _cut(members: Sequence[int], sizes: Sequence[int], parts: int) -> list[list[int]]:
+    """The row cut where its sizes come nearest to equal shares; members of a group, being neighbours, stay together.
 
-        config = self.config
-        with torch.autocast(self.actor.device.type, torch.bfloat16, enabled=self.autocast):
-            sequences = [self.sequences[i] for i in chosen]
-            scores = score_part(self.actor, sequences, None, self.temperature, config.entropy_coef > 0)
-        logprobs = scores.logprobs.float()
-        loss, clipped = policy_loss(
-            logprobs, flat(self.old), flat(self.advantages), config.clip, config.dual_clip
-        )
-        total = loss.sum()
-        if config.kl_loss_coef > 0 and self.reference is not None:
-            kl = k3(logprobs, flat(self.reference)).sum()
-            total = total + config.kl_loss_coef * kl
-            sums.kl += float(kl.detach())
-        if scores.entropy is not None:
-            entropy = scores.entropy.float().sum()
-            total = total - config.entropy_coef * entropy
-            sums.entropy += float(entropy.detach())
-        sums.loss += float(total.detach())
-        sums.clipped += float(clipped.sum())
-        return total
+    Shares that come out empty are left out.
+    """
+    ends = np.cumsum(sizes)
+    middles = ends - np.asarray(sizes) / 2
+    share = np.minimum(middles * parts // max(int(ends[-1]) if len(ends) else 1, 1), parts - 1)
+    found = [[m for m, s in zip(members, share, strict=True) if s == part] for part in range(parts)]
+    return [chosen for chosen in found if chosen]
+
+
+def _put(parameters: Sequence[torch.nn.Parameter], found: Sequence[Gradient]) -> None:
+    """Give the parameters the sum of the gradients, added in the order given."""
+    for index, parameter in enumerate(parameters):
+        values = [value for gradient in found if (value := gradient.values[index]) is not None]
+        total = values[0] if values else None
+        for value in values[1:]:
+            total = value if total is None else total.add_(value)
+        parameter.grad = total
 
 
 def _minibatches(groups: Sequence[str], parts: int, shuffle: np.random.Generator) -> Iterator[list[int]]:

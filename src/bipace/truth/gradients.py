@@ -1,4 +1,7 @@
-"""The model's view of rollouts: hidden states of every layer, and a sketch of every step's policy gradient."""
+"""The model's view of rollouts.
+
+Hidden states of every layer, and a sketch of every step's policy gradient.
+"""
 
 from __future__ import annotations
 

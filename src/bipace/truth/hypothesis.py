@@ -38,7 +38,10 @@ _NEAR = 1e-6
 
 
 def hypothesis(truths: Sequence[Truth], radii: Sequence[float] = RADII) -> dict[str, Any]:
-    """Layer -> the measures of the module, means over seeds; None where no prompt group has two values to compare."""
+    """Layer -> the measures of the module, means over seeds.
+
+    None where no prompt group has two values to compare.
+    """
     return {
         name: {
             **_mean([_pairs(t.with_layer(name), t.value) for t in truths]),

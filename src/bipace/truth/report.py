@@ -33,7 +33,10 @@ def score_table(scores: Mapping[str, Any]) -> Any:
 
 
 def hypothesis_table(layers: Mapping[str, Any]) -> Any:
-    """A rich table of `hypothesis`: per layer and radius, the spread beside chance, the bias and its bound."""
+    """A rich table of `hypothesis`.
+
+    Per layer and radius, the spread beside chance, the bias and its bound.
+    """
     from rich.table import Table
 
     columns = ("spread", "by_chance", "bias_mean", "bias_95", "bound", "order_effect")

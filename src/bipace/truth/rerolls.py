@@ -114,7 +114,8 @@ def measure(
     """
     if not callable(getattr(collector.suite.make(), "copy", None)):
         raise ValueError(
-            f"env.suite: the environments of {collector.suite.name!r} have no copy(), so a state cannot be played on "
+            f"env.suite: the environments of {collector.suite.name!r} have no copy(), so a state cannot be "
+            "played on "
             "from; give them one (bipace.envs.base says what it must do), or name another suite"
         )
     whole = {**identity, **asdict(settings), "horizon": collector.max_steps}
@@ -212,7 +213,8 @@ def _visited(collector: Collector, trajectory: Trajectory) -> list[tuple[tuple[o
     for t, step in enumerate(trajectory.steps):
         if turn.observation != step.observation:
             raise ValueError(
-                f"{collector.suite.name}: task {trajectory.task!r} answered the same actions differently at step {t}; "
+                f"{collector.suite.name}: task {trajectory.task!r} answered the same actions differently "
+                f"at step {t}; "
                 "credit can be measured only where a state can be visited again"
             )
         before = tuple(trajectory.steps[:t])

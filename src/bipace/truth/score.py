@@ -7,7 +7,7 @@
 | sign | share of steps with the right sign, among those whose |A| exceeds twice its error; a 0 is wrong | 0 |
 | rmse | root mean squared error after the best single scale, in reward units | that of 0 |
 | zero_share | share of steps with exactly no signal | 1 |
-| gradient_cosine | cosine of the policy gradient with the one the true advantages make, on the same tokens | 0 |
+| gradient_cosine | cosine of the policy gradient with that of the true advantages, on the same tokens | 0 |
 
 No single metric is safe where most true advantages are near zero: read all of them. Where the truth itself
 does not vary (a subset of steps, a resample) there is nothing to agree with, and the metrics are NaN, `null`
@@ -213,7 +213,8 @@ def _by_step(truths: Sequence[Truth], values: Sequence[Floats]) -> list[dict[str
 def _require_variance(truth: Truth) -> None:
     if truth.advantage.std() <= _EXACT:
         raise NoVariance(
-            "advantage: every true advantage is the same, so there is nothing to compare: the policy always or never "
+            "advantage: every true advantage is the same, so there is nothing to compare: the policy "
+            "always or never "
             "succeeds on these tasks. Measure another panel or checkpoint"
         )
 

@@ -1,4 +1,6 @@
-"""What is true of a set of rollouts: the value of every state and the advantage of every action taken, on disk.
+"""What is true of a set of rollouts.
+
+The value of every state and the advantage of every action taken, on disk.
 
 A truth is collected once and judges any number of recipes afterwards. It is written as an npz file with the
 arrays and a JSON file with its identity: the policy, tasks and settings it was made with. Another identity is
@@ -72,12 +74,15 @@ class Truth:
     def take(self, rows: NDArray[np.int64]) -> Truth:
         """The truth of some of its trajectories."""
         return Truth(
-            self.batch.take(rows), self.value[rows], self.advantage[rows], self.halves[:, rows], self.error[rows],
+            self.batch.take(rows), self.value[rows], self.advantage[rows], self.halves[:, rows],
+            self.error[rows],
             self.gradient[rows], {k: v[rows] for k, v in self.layers.items()}, self.identity,
         )  # fmt: skip
 
     def first_members(self, group_size: int) -> Truth:
-        """The truth of the first `group_size` trajectories of every prompt group: a smaller G on the same rollouts.
+        """The truth of the first `group_size` trajectories of every prompt group.
+
+        A smaller G on the same rollouts.
 
         Raises:
             ValueError: below 2, or more than some group has.
@@ -90,7 +95,8 @@ class Truth:
         sizes = np.diff(np.r_[starts, len(order)])
         if group_size < 2 or group_size > int(self.identity.get("group_size", sizes.max())):
             raise ValueError(
-                f"group_size: {group_size}, expected 2 to {self.identity.get('group_size', sizes.max())} (as collected)"
+                f"group_size: {group_size}, expected 2 to {self.identity.get('group_size', sizes.max())} "
+                "(as collected)"
             )
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order)) - np.repeat(starts, sizes)
@@ -121,13 +127,17 @@ def join(truths: Sequence[Truth], identity: Mapping[str, Any]) -> Truth:
 
     layers = {name: np.concatenate([truth.layers[name] for truth in truths]) for name in truths[0].layers}
     return Truth(
-        batch, stack("value"), stack("advantage"), stack("halves", 1), stack("error"), stack("gradient"), layers,
+        batch, stack("value"), stack("advantage"), stack("halves", 1), stack("error"), stack("gradient"),
+        layers,
         dict(identity),
     )  # fmt: skip
 
 
 def save_truth(truth: Truth, path: Path) -> None:
-    """Write PATH.npz and PATH.json, each whole or not at all; the JSON comes last and makes the truth valid."""
+    """Write PATH.npz and PATH.json, each whole or not at all.
+
+    The JSON comes last and makes the truth valid.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {name: getattr(truth.batch, name) for name in _COLUMNS}
     arrays |= {name: getattr(truth, name) for name in ("value", "advantage", "halves", "error", "gradient")}

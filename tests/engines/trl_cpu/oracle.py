@@ -1,4 +1,6 @@
-"""What a generation batch of TRL should be credited, found another way: naive runs, games replayed, plain forwards."""
+"""What a generation batch of TRL should be credited, found another way: naive runs, games replayed, plain
+forwards.
+"""
 
 import numpy as np
 import torch

@@ -1,4 +1,5 @@
-"""One rank of a job that `torch.distributed.run` starts: two steps, and what this rank saw of the first batch.
+"""One rank of a job that `torch.distributed.run` starts: two steps, and what this rank saw of the first
+batch.
 
 python -m torch.distributed.run --nproc_per_node 2 rank.py FOLDER KIND RECIPE
 """

@@ -33,7 +33,8 @@ __all__ = [
 ACTOR = Path(bipace.__file__).resolve().parent / "assets" / "actors" / "textcraft-small"
 EASY = Path(__file__).resolve().parents[1] / "verl_cpu" / "easy_suite.py"
 OWN = ("recipe", "credit", "features", "steps")
-THEIRS = ("environment_factory", "rollout_func", "tools", "reward_funcs", "callbacks", "peft_config", "train_dataset",
+THEIRS = ("environment_factory", "rollout_func", "tools", "reward_funcs", "callbacks", "peft_config",
+    "train_dataset",
           "eval_dataset", "processing_class")  # fmt: skip
 
 QUIET = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("FutureWarning", "DeprecationWarning")]
@@ -99,7 +100,9 @@ def weights(trainer):
 
 
 def recorded(suite, tokenizer_, **options):
-    """The suite's environment class, whose instances also keep the commands they got in an episode (`calls`)."""
+    """The suite's environment class, whose instances also keep the commands they got in an episode
+    (`calls`).
+    """
     base = suite_environment(suite, tokenizer_, **options)
 
     class Recorded(base):
@@ -120,7 +123,9 @@ def recorded(suite, tokenizer_, **options):
 
 
 class Script:
-    """Fixed responses in the model's place, a list a row: `trainer._generate_single_turn = Script(trainer, lists)`."""
+    """Fixed responses in the model's place, a list a row: `trainer._generate_single_turn = Script(trainer,
+    lists)`.
+    """
 
     def __init__(self, trainer, responses):
         self.tokenizer, self.responses = trainer._tokenizer, responses

@@ -1,4 +1,5 @@
-"""TextCraft with eight goals that the shipped actor reaches half the time, so that few episodes hold a lesson.
+"""TextCraft with eight goals that the shipped actor reaches half the time, so that few episodes hold a
+lesson.
 
 Also stands for a user's own suite, which a job names by import path.
 """
@@ -8,7 +9,8 @@ from dataclasses import replace
 from bipace.envs.textcraft import suite as textcraft
 
 GOALS = (
-    "blackstone_stairs", "dropper", "glass_bottle", "golden_carrot", "polished_blackstone", "sandstone", "scaffolding",
+    "blackstone_stairs", "dropper", "glass_bottle", "golden_carrot", "polished_blackstone", "sandstone",
+    "scaffolding",
     "turtle_helmet",
 )  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""One rank of verl's FSDP2 engine with the plug-in, without Ray: how far captured states are from a plain forward.
+"""One rank of verl's FSDP2 engine with the plug-in, without Ray: how far captured states are from a plain
+forward.
 
 Usage: engine_forward.py MODEL RANK RANKS STORE [lora]. The last line is JSON.
 """
@@ -94,7 +95,8 @@ def main():
                 states = engine.infer_batch(data, loss_function=None)["model_output"][FEATURE_KEY]
             with torch.no_grad():
                 expected = torch.stack([
-                    plain(input_ids=p[None], output_hidden_states=True).hidden_states[layer][0, -1] for p, _ in mine
+                    plain(input_ids=p[None], output_hidden_states=True).hidden_states[layer][0, -1] for p,
+                    _ in mine
                 ])  # fmt: skip
             error = (states.values().reshape(expected.shape) - expected).abs().max() / expected.abs().max()
             found["error"][f"{'packed' if packed else 'padded'}, layer {layer}"] = float(error)

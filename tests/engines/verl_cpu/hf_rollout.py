@@ -1,4 +1,5 @@
-"""A verl rollout named `hf`: one Ray actor per replica that decodes with a Hugging Face model. Not part of the product.
+"""A verl rollout named `hf`: one Ray actor per replica that decodes with a Hugging Face model. Not part of
+the product.
 
 Calls that wait at the same time are decoded side by side. Each set of weights that arrives is written down
 (tensor count and checksum by name), so that a test can hold it against the checkpoint.

@@ -1,4 +1,6 @@
-"""A worker that lacks the plug-in's engine, for the test of the guard: verl's own engine stands in its place."""
+"""A worker that lacks the plug-in's engine, for the test of the guard: verl's own engine stands in its
+place.
+"""
 
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead

@@ -89,7 +89,10 @@ def _document(record: Mapping[str, Any], where: str, parent: str) -> Iterator[Lo
 
 
 def _messages(steps: list[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], int, int]:
-    """The document as a conversation of what is its own; how many steps are copied, and how many no model made."""
+    """The document as a conversation of what is its own.
+
+    How many steps are copied, and how many no model made.
+    """
     messages: list[Mapping[str, Any]] = []
     handed: list[Mapping[str, Any]] = []
     copied = dispatched = 0

@@ -93,7 +93,7 @@ def spoken(
     name: str = "",
     out: str | None = None,
 ) -> Iterator[LoggedTrajectory]:
-    """A trajectory of steps; without steps it counts only if `out`, or `about`, says why the rollout failed."""
+    """A trajectory of steps; without steps it counts only if `out`, or `about`, says why it failed."""
     out = failure(about) if out is None else out
     if not steps and not out:
         reading.skip(where, "no answer of a model, so no step")

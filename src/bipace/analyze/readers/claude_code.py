@@ -1,4 +1,6 @@
-"""Reader of Claude Code's session files: one line an event {type, uuid, sessionId, message, isSidechain, ...}.
+"""Reader of Claude Code's session files.
+
+One line an event {type, uuid, sessionId, message, isSidechain, ...}.
 
 An answer is written in several lines, one a content block, under one message id. Lines that a resumed session
 copied carry the uuid of the original. A sidechain is a sub-agent: in the same file in older versions, in
@@ -27,7 +29,9 @@ def is_claude_code(record: object) -> bool:
 
 
 def read_claude_code(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTrajectory]:
-    """A session is a trajectory, a sidechain one of its own; what was copied from an earlier session counts once.
+    """A session is a trajectory, a sidechain one of its own.
+
+    What was copied from an earlier session counts once.
 
     The prompt group is the first thing the user wrote. The summary of a compaction is something the agent
     read.
@@ -67,7 +71,10 @@ def read_claude_code(found: Iterable[Located], reading: Reading) -> Iterator[Log
 
 
 def _thread(line: Mapping[str, Any], identity: str, roots: dict[str, str]) -> str:
-    """Nothing for the main conversation, else what names the sub-agent: its id, or the first line of its chain."""
+    """Nothing for the main conversation, else what names the sub-agent.
+
+    Its id, or the first line of its chain.
+    """
     if not line.get("isSidechain"):
         return ""
     root = named(line, ("agentId",)) or roots.get(named(line, ("parentUuid",)), identity)

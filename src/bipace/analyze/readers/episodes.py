@@ -22,7 +22,10 @@ MESSAGES = ("messages", "conversation", "conversations", "messages_and_choices")
 
 
 def read_tau_bench(where: str, record: Mapping[str, Any], reading: Reading) -> Iterator[LoggedTrajectory]:
-    """{task_id, trial, reward, traj: messages}: one assistant message is a step, one task id a prompt group."""
+    """{task_id, trial, reward, traj: messages}.
+
+    One assistant message is a step, one task id a prompt group.
+    """
     if is_messages(record.get("traj")):
         name = f"task {record.get('task_id')}, trial {record.get('trial', where)}"
         yield from conversation(
@@ -53,7 +56,7 @@ def read_verifiers(where: str, record: Mapping[str, Any], reading: Reading) -> I
 
 
 def read_bipace(where: str, record: Mapping[str, Any], reading: Reading) -> Iterator[LoggedTrajectory]:
-    """Episodes of this project: {task, member, won, error, steps}, with `iteration` in a run's rollouts.jsonl.
+    """Episodes of this project: {task, member, won, error, steps}, in a run's rollouts.jsonl `iteration` too.
 
     The prompt group is a task at one iteration: another iteration is another policy. Aborted ones are out.
     """

@@ -1,4 +1,4 @@
-"""Reader of Inspect logs, `.json` and `.eval` (inspect_ai: log/_log.py: EvalLog, EvalSample; scorer/_metric.py)."""
+"""Reader of Inspect logs, `.json` and `.eval` (inspect_ai: log/_log.py, scorer/_metric.py)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def is_inspect(record: object) -> bool:
 
 
 def read_inspect(where: str, record: Mapping[str, Any], reading: Reading) -> Iterator[LoggedTrajectory]:
-    """The prompt group is a sample of a task, the member its epoch; the reward is the first score that is a value.
+    """The prompt group is a sample of a task, the member its epoch.
+
+    The reward is the first score that is a value.
 
     Values are numbers as Inspect reads them: C 1, P 0.5, I and N 0, yes and no. A sample with an error, or
     without any score where the log's others have some, is out. Attached texts are put back into the messages.

@@ -21,7 +21,8 @@ __all__ = ["is_evaluation", "is_event", "read_evaluation", "read_events"]
 
 # Actions of v0 that are no answer of the model.
 _HOUSEKEEPING = (
-    "system", "recall", "change_agent_state", "null", "condensation", "condensation_request", "start", "pause",
+    "system", "recall", "change_agent_state", "null", "condensation", "condensation_request", "start",
+    "pause",
     "resume", "stop", "push", "send_pr", "loop_recovery",
 )  # fmt: skip
 _UNSAID = (
@@ -44,7 +45,10 @@ _V1_SILENT = (
 
 
 def is_event(record: object) -> bool:
-    """An event of v0 {source, action or observation, args or extras} or of the SDK {kind, source}; a list of them."""
+    """An event of v0 {source, action or observation, args or extras} or of the SDK {kind, source}.
+
+    A list of them.
+    """
     if isinstance(record, list):
         return bool(record) and is_event(record[0])
     if not isinstance(record, Mapping) or "source" not in record:
@@ -86,7 +90,9 @@ def read_events(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTr
 
 
 def read_evaluation(where: str, record: Mapping[str, Any], reading: Reading) -> Iterator[LoggedTrajectory]:
-    """{instance_id, test_result, history, error}: the prompt group is the instance, the reward its test result.
+    """{instance_id, test_result, history, error}.
+
+    The prompt group is the instance, the reward its test result.
 
     `history` holds events, or pairs of an action and its observation. A rollout with an error is out.
     """

@@ -1,4 +1,6 @@
-"""Items of the OpenAI Responses API -> chat messages; and the reader of NVIDIA NeMo Gym's rollouts, which hold them.
+"""Items of the OpenAI Responses API -> chat messages.
+
+And the reader of NVIDIA NeMo Gym's rollouts, which hold them.
 
 NeMo Gym (nemo_gym/rollout_collection.py) writes one line a rollout: {responses_create_params, response,
 reward, _ng_task_index, _ng_rollout_index}, with whatever the verifier adds.
@@ -28,7 +30,9 @@ def is_nemo_gym(record: object) -> bool:
 
 
 def read_nemo_gym(where: str, record: Mapping[str, Any], reading: Reading) -> Iterator[LoggedTrajectory]:
-    """The prompt group is the task index, the member the rollout index; a model call with its tool calls is one step.
+    """The prompt group is the task index, the member the rollout index.
+
+    A model call with its tool calls is one step.
 
     Masked samples, time-outs and failed graders are out. `resolved` or `info.success` is the outcome.
     """

@@ -1,4 +1,7 @@
-"""What the reward column of a table of steps means: a step's own reward, or the trajectory's repeated on every row."""
+"""What the reward column of a table of steps means.
+
+A step's own reward, or the trajectory's repeated on every row.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reader of flat tables: one row a step, in JSON lines, CSV or parquet, under the usual or the given names."""
+"""Reader of flat tables: one row a step, in JSON lines, CSV or parquet, under usual or given names."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def is_rows(record: object) -> bool:
 def read_rows(
     found: Iterable[Located], reading: Reading, given: Mapping[str, str]
 ) -> Iterator[LoggedTrajectory]:
-    """One row a step: task, trajectory, step, observation, action, reward, under the usual or the given names.
+    """One row a step: task, trajectory, step, observation, action, reward, under usual or given names.
 
     Without a trajectory column every row is a trajectory of one step; without a task column all rows are one
     group: both are doubts that the findings name.
@@ -183,5 +183,8 @@ def _repeated_steps(episodes: Episodes, reading: Reading) -> None:
         any(n > 1 for n in Counter(order for order, _, _ in rows).values()) for rows in episodes.values()
     )
     if twice:
-        text = f"{twice} trajectories hold a step index twice: several rollouts under one id, or rows logged twice"
+        text = (
+            f"{twice} trajectories hold a step index twice: several rollouts under one id, or rows "
+            "logged twice"
+        )
         reading.doubts.append(Doubt("duplicate-ids", twice, text))

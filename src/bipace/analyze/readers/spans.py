@@ -86,7 +86,9 @@ def is_openinference(record: object) -> bool:
 
 
 def read_langfuse(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTrajectory]:
-    """The prompt group is the task in the metadata or dataset item, else the trace's first prompt; rewards are scores.
+    """The prompt group is the task in the metadata or dataset item, else the trace's first prompt.
+
+    Rewards are scores.
 
     Of several scores the one named reward, score, success or correct counts, else the first; the others are
     named.

@@ -1,4 +1,6 @@
-"""Readers of SWE-agent's `.traj` files and of mini-swe-agent's `.traj.json` files: one run of one task in a file.
+"""Readers of SWE-agent's `.traj` files and of mini-swe-agent's `.traj.json` files.
+
+One run of one task in a file.
 
 Sources: SWE-agent (sweagent/types.py, agent/agents.py: get_trajectory_data), mini-swe-agent
     (agents/default.py:

@@ -21,8 +21,10 @@ __all__ = ["harbor_verdict", "is_terminal_bench", "read_terminal_bench"]
 
 # Ends that are the agent's own: its rollout counts as it was graded.
 _OWN_ENDS = (
-    "unset", "none", "context_length_exceeded", "output_length_exceeded", "parse_error", "fatal_llm_parse_error",
-    "ContextWindowExceededError", "OutputTokenExceededError", "ContextLengthExceededError", "OutputLengthExceededError",
+    "unset", "none", "context_length_exceeded", "output_length_exceeded", "parse_error",
+    "fatal_llm_parse_error",
+    "ContextWindowExceededError", "OutputTokenExceededError", "ContextLengthExceededError",
+    "OutputLengthExceededError",
     "NonZeroAgentExitCodeError", "AgentSafetyRefusalError", "ContentPolicyViolationError",
 )  # fmt: skip
 _MOST_CHARACTERS = 8 << 20

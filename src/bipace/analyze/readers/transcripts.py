@@ -32,7 +32,9 @@ def is_adapt(record: object) -> bool:
 
 
 def read_adapt(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTrajectory]:
-    """ADaPT: {family: {task: {problem, trace, reward}}} or {task: {...}}; the summary entry `overall` is no episode.
+    """ADaPT: {family: {task: {problem, trace, reward}}} or {task: {...}}.
+
+    The summary entry `overall` is no episode.
 
     The trace is `> command` lines with the environment's answers between; it begins with a command. An
     episode whose trace holds no command becomes one empty step, so that every task is counted.
@@ -56,7 +58,10 @@ def read_adapt(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTra
 def _without_thoughts(
     turns: Sequence[tuple[object, str]], reward: float | None, reading: Reading
 ) -> tuple[LoggedStep, ...]:
-    """Steps of (observation, command) turns; a thought goes into the response of the command that follows it."""
+    """Steps of (observation, command) turns.
+
+    A thought goes into the response of the command that follows it.
+    """
     found: list[LoggedStep] = []
     read: object = None
     said: list[str] = []
@@ -101,7 +106,8 @@ def read_reflexion(file: IO[str], reading: Reading) -> Iterator[LoggedTrajectory
         else:
             reading.skip(where, "a question without an action")
     if repeated:
-        reading.notes.append(f"{repeated} episodes stand under two headings of their trial (INCORRECT and HALTED); "
+        reading.notes.append(f"{repeated} episodes stand under two headings of their trial (INCORRECT and "
+                             "HALTED); "
                              "each was taken once")  # fmt: skip
 
 

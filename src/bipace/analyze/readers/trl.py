@@ -30,7 +30,9 @@ def is_trl(record: object) -> bool:
 
 
 def read_trl(found: Iterable[Located], reading: Reading) -> Iterator[LoggedTrajectory]:
-    """{step, prompt, completion, one column a reward function, advantage}: a prompt group is a prompt at its step.
+    """{step, prompt, completion, one column a reward function, advantage}.
+
+    A prompt group is a prompt at its step.
 
     The reward columns are chosen: columns of numbers whose names do not say that they are something else (a
     length, an index), and of these the combination that the logged advantages follow, if one does. They are
@@ -80,7 +82,10 @@ def _reward_columns(rows: Sequence[Mapping[str, Any]], groups: Sequence[str], re
 
 
 def _followed(rows: Sequence[Mapping[str, Any]], groups: Sequence[str], names: list[str]) -> list[str]:
-    """The largest combination of columns whose sums, centred in their groups, the advantages follow; else all."""
+    """The largest combination of columns whose sums, centred in their groups, the advantages follow.
+
+    Else all.
+    """
     label = np.unique(np.array(groups), return_inverse=True)[1].ravel()
     table = np.array(
         [
@@ -104,6 +109,6 @@ def _parallel(a: np.ndarray, b: np.ndarray, label: np.ndarray) -> bool:
     """True where in every group b is a multiple of a (cosine above 0.999), and somewhere both vary."""
     product, aa, bb = (np.bincount(label, x) for x in (a * b, a * a, b * b))
     varied = (aa > 1e-12) | (bb > 1e-12)
-    return bool(varied.any()) and bool((product[varied] >= 0.999 * np.sqrt(aa * bb)[varied] - 1e-12).all()) and bool(
-        ((aa > 1e-12) == (bb > 1e-12)).all()
-    )  # fmt: skip
+    follows = product >= 0.999 * np.sqrt(aa * bb) - 1e-12
+    together = (aa > 1e-12) == (bb > 1e-12)
+    return bool(varied.any() and follows[varied].all() and together.all())

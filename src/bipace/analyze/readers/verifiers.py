@@ -1,4 +1,4 @@
-"""Reader of verifiers 0.4 episodes and traces, as prime-rl writes them too (verifiers/v1: episode.py, trace.py).
+"""Reader of verifiers 0.4 episodes and traces, as prime-rl writes them too (verifiers/v1/trace.py).
 
 A trace is a graph of messages: each node names its parent, and a node that a model call produced is
 `sampled`. Branches are several leaves: a compaction, a retry, a sub-agent inside of one harness.

@@ -82,7 +82,7 @@ def _steps(chain: Sequence[Row], rewards: Sequence[float | None]) -> tuple[Logge
 
 
 def _chains(loose: Sequence[tuple[str, str, Row]]) -> list[tuple[str, str, list[Row]]]:
-    """Rows joined to rollouts: each input's prefixes are on a stack when the inputs are visited in sorted order."""
+    """Rows joined to rollouts: in sorted order, an input's prefixes are on a stack when it is visited."""
     order = sorted(range(len(loose)), key=lambda i: (loose[i][0], loose[i][1], loose[i][2].prompt, i))
     after: dict[int, int] = {}
     stack: list[int] = []

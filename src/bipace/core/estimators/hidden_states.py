@@ -42,7 +42,7 @@ def bigpo(
 
     The partition is all that changes, so both terms are divided as GiGPO's are.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()
@@ -75,7 +75,7 @@ def diff_peer(
     other side. fallback="no_diff_action" takes leave-one-out there. ("no_same_action_peer" changes nothing
     here: where nobody else took i's action, the others are the other actions.)
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()
@@ -134,7 +134,7 @@ def bipace(
         leave_out: "trajectory": V is the mean over the other trajectories' members.
         convention: "paper" or "verl_agent".
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()

@@ -41,7 +41,7 @@ def gigpo(
     observation gives 0 in the second term. `similarity` (0.95 in the public code) groups by difflib ratio
     instead of equality.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()
@@ -75,7 +75,7 @@ def hgpo(
     Raises:
         ValueError: history below 0; a weight that is no number: a negative base, or 0 to a negative power.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()

@@ -44,7 +44,7 @@ def recipe(name: str, **options: Any) -> Recipe:
     Raises:
         ValueError: unknown recipe or option, naming the nearest known one; a function that returns no Recipe.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> bipace.recipe("bipace", eps=0.02).name
         'bipace'
@@ -66,7 +66,7 @@ def recipe(name: str, **options: Any) -> Recipe:
 def recipe_options(name: str) -> list[str]:
     """Names of the options a recipe takes. Raises ValueError for an unknown recipe.
 
-    Example:
+    Examples:
         >>> from bipace.core.estimators.registry import recipe_options
         >>> recipe_options("rloo")
         ['convention']
@@ -77,7 +77,7 @@ def recipe_options(name: str) -> list[str]:
 def describe(made: Recipe) -> dict[str, Any]:
     """A recipe as JSON: every term with the names and options of its parts, its scale among them, and its needs.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> bipace.describe(bipace.recipe("rloo"))["terms"][0]["v"]
         {'name': 'leave_one_out'}

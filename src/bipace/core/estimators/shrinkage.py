@@ -58,7 +58,7 @@ def pooled(
         whiten: see `bipace`.
         convention: "paper" or "verl_agent".
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()
@@ -104,7 +104,7 @@ def multiscale(
         centroid: see `by_features`.
         convention: "paper" or "verl_agent".
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()

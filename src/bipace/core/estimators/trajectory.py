@@ -20,7 +20,7 @@ def grpo(convention: Convention = "paper", delta: float = 1e-6) -> Recipe:
     Raises:
         ValueError: delta not above 0: a group of equal returns would be divided by nothing.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()
@@ -36,7 +36,7 @@ def grpo(convention: Convention = "paper", delta: float = 1e-6) -> Recipe:
 def dr_grpo(convention: Convention = "paper") -> Recipe:
     """A(tau) = R(tau) - mu_p. Source: Dr. GRPO, arXiv 2503.20783. A lone trajectory gives 0.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()
@@ -51,7 +51,7 @@ def rloo(convention: Convention = "paper") -> Recipe:
 
     Source: RLOO, arXiv 2402.14740. Lone: 0.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.core.sample import sample_batch
         >>> batch = sample_batch()

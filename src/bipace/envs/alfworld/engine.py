@@ -97,7 +97,10 @@ class Game:
         }
 
     def slots(self, parameters: tuple[str, ...], literals: Any) -> tuple[dict[str, int], Row]:
-        """Row positions of the parameters, then of the constants in the literals; and the constants' numbers."""
+        """Row positions of the parameters, then of the constants in the literals.
+
+        And the constants' numbers.
+        """
         names = dict.fromkeys(arg for literal in literals for arg in literal.args if not arg.startswith("?"))
         slots = {name: i for i, name in enumerate((*parameters, *names))}
         return slots, tuple(self.number.get(name, -1) for name in names)
@@ -112,7 +115,7 @@ class Game:
     def conjunction(
         self, part: pddl.Conjunction, parameters: tuple[tuple[str, str], ...], where: str
     ) -> tuple[Query, tuple[Row, Callable[[Row], Row]]]:
-        """Compile one conjunction; also its start row (constants) and the projection of a result to the parameters."""
+        """Compile one conjunction; also its start row (constants) and how a result becomes parameters."""
         types = {**dict(part.types), **dict(parameters)}
         literals = [*part.literals, *self._type_checks(part, types)]
         slots, constants = self.slots((), literals)
@@ -124,7 +127,7 @@ class Game:
         return query, (constants, lambda row: tuple([row[i] for i in places]))
 
     def _type_checks(self, part: pddl.Conjunction, types: Mapping[str, str]) -> Iterator[pddl.Literal]:
-        """A check for every variable whose type no positive literal guarantees (facts keep their declared types)."""
+        """A check for every variable whose type no positive literal guarantees: facts keep their types."""
         for name, kind in types.items():
             guaranteed = any(
                 self.domain.is_a(declared, kind)
@@ -160,7 +163,7 @@ class Game:
         return any(query.rows(tables, start) for query, (start, _) in self.goal)
 
     def true_facts(self, state: State, predicate: str) -> list[Row]:
-        """The facts of a predicate that hold in `state`, sorted (of a changing predicate: if anything reads it)."""
+        """The facts of a predicate that hold in `state`, sorted; of a changing one, if anything reads it."""
         if predicate not in self.fluents:
             return sorted(self.facts.get(predicate, ()))
         arity = len(self.domain.predicates[predicate])

@@ -14,7 +14,9 @@ __all__ = ["AlfworldEnvironment", "AlfworldGame"]
 
 
 class AlfworldGame:
-    """One game with the methods of a Gymnasium environment, in text; it needs neither Gymnasium nor bipace's trainer.
+    """One game with the methods of a Gymnasium environment, in text.
+
+    It needs neither Gymnasium nor bipace's trainer.
 
     `info` holds `admissible_commands` (sorted, the stock order), `won`, and `valid` (False when nothing
     happened). The reward is the stock one: 1 on every step after which the game is won, else 0. Any text may

@@ -73,7 +73,10 @@ def _data() -> tuple[dict[str, Any], str, str]:
 
 
 def _id(kind: str, rng: random.Random) -> str:
-    """An id of the benchmark's form, with random coordinates; a basin's id ends in its class, as the names need it."""
+    """An id of the benchmark's form, with random coordinates.
+
+    A basin's id ends in its class, as the names need it.
+    """
     numbers = [f"{'_plus_' if rng.random() < 0.5 else '_minus_'}{rng.random() * 4:05.2f}" for _ in range(3)]
     at = "_bar_".join(number.replace(".", "_dot_") for number in numbers)
     if kind.endswith("Basin"):
@@ -149,8 +152,10 @@ def _choices(
 
 def _goal(family: str, thing: str, target: str) -> str:
     if family == "look_at_obj_in_light":
+        lit = f"(and (objectType ?ot {target}Type) (toggleable ?ot) (isToggled ?ot) "
+        lit += "(receptacleAtLocation ?r ?l)"
         return f"""(exists (?ot - object ?r - receptacle ?a - agent ?l - location)
-                (and (objectType ?ot {target}Type) (toggleable ?ot) (isToggled ?ot) (receptacleAtLocation ?r ?l)
+                {lit}
                      (atLocation ?a ?l) (inReceptacle ?ot ?r)))
             (exists (?o - object ?a - agent) (and (objectType ?o {thing}Type) (holds ?a ?o)))"""
     if family == "pick_two_obj_and_place":
@@ -161,8 +166,9 @@ def _goal(family: str, thing: str, target: str) -> str:
                              (inReceptacle ?o2 ?r))))))"""
     able, done, _ = _TREATED.get(family, ("", "", ""))
     extra = f"({able} ?o) ({done} ?o) " if able else ""
+    kinds = f"(objectType ?o {thing}Type) (receptacleType ?r {target}Type)"
     return f"""(exists (?r - receptacle) (exists (?o - object)
-                (and {extra}(inReceptacle ?o ?r) (objectType ?o {thing}Type) (receptacleType ?r {target}Type))))"""
+                (and {extra}(inReceptacle ?o ?r) {kinds})))"""
 
 
 def _facts(room: _Room, able: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -284,5 +290,8 @@ def generate_game(
 def generate(
     family: str, seed: int, held_out: bool = False, older: bool = False, small: bool = False
 ) -> dict[str, Any]:
-    """The content of one game file, ready for `json.dump` to a `game.tw-pddl`; arguments as for `generate_game`."""
+    """The content of one game file, ready for `json.dump` to a `game.tw-pddl`.
+
+    Arguments as for `generate_game`.
+    """
     return generate_game(family, seed, held_out, older, small)[0]

@@ -27,7 +27,7 @@ TREATMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is asked: `count` objects of a class in one receptacle of a class, or one held under a lamp of a class.
+    """What is asked: `count` objects of a class in one receptacle of a class, or one held under a lamp.
 
     Without a target one object has to be held, no more.
     """

@@ -1,4 +1,6 @@
-"""Read a game's text grammar (.twl2): one command template and one feedback rule per action, and production rules.
+"""Read a game's text grammar (.twl2).
+
+One command template and one feedback rule per action, and production rules.
 
 A right-hand side is a sequence of terminals, `#rule#` references, `{expression}` or `{expression | query}`
 and lists `[{... | query}]`. Blank space at the beginning of a line is dropped, as the stock reader does.

@@ -74,7 +74,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Objects (name -> type), the facts of the initial state, and the goal as a disjunction of conjunctions."""
+    """Objects (name -> type), the facts of the initial state, the goal as a disjunction of conjunctions."""
 
     objects: dict[str, str]
     facts: tuple[tuple[str, ...], ...]
@@ -94,7 +94,7 @@ def _head(form: Any, where: str) -> Any:
 
 
 class _Conditions:
-    """Brings the conditions of one action or goal into disjunctive normal form, with a fresh name per quantifier."""
+    """Brings conditions of an action or goal into disjunctive normal form, a fresh name per quantifier."""
 
     def __init__(self, types: dict[str, str], predicates: dict[str, tuple[str, ...]], where: str) -> None:
         self.types, self.predicates, self.where = types, predicates, where
@@ -148,7 +148,9 @@ class _Conditions:
         return [(self.literal(form, names, positive),)]
 
     def conjunctions(self, form: Any) -> tuple[Conjunction, ...]:
-        """The normal form with types; a conjunction over a type that the domain lacks can never hold and is left out.
+        """The normal form with types.
+
+        A conjunction over a type that the domain lacks can never hold and is left out.
 
         The benchmark's own domain has such a one: `(?l - location, ?r - receptacle)` names the type
         "location,".

@@ -19,8 +19,10 @@ from bipace.envs.alfworld.relations import Row
 __all__ = ["FAMILIES", "Goal", "goal_of", "pairs", "plan", "shortest", "visit"]
 
 _PREDICATES = (
-    "atlocation", "holds", "opened", "openable", "receptacleatlocation", "inreceptacle", "pickupable", "objecttype",
-    "receptacletype", "cancontain", "istoggled", *TREATMENTS, *(able for _, _, able, _ in TREATMENTS.values()),
+    "atlocation", "holds", "opened", "openable", "receptacleatlocation", "inreceptacle", "pickupable",
+    "objecttype",
+    "receptacletype", "cancontain", "istoggled", *TREATMENTS, *(able for _, _, able,
+    _ in TREATMENTS.values()),
 )  # fmt: skip
 
 

@@ -99,7 +99,7 @@ class Query:
     predicates: frozenset[str]
 
     def rows(self, tables: Tables, row: Row) -> list[Row]:
-        """All extensions of `row` that satisfy the conjunction, in the order of nested loops over sorted facts."""
+        """All extensions of `row` that satisfy the conjunction, in the order of loops over sorted facts."""
         rows = [row]
         for step in self.steps:
             rows = step(tables, rows)

@@ -49,7 +49,7 @@ def _stages(goal: Goal) -> tuple[Goal, ...]:
 
 
 class _Seeker:
-    """One game being played: its state, the commands so far, what has come into view and what was looked into."""
+    """One game being played: its state, the commands so far, what came into view, what was looked into."""
 
     def __init__(self, game: Game, seed: int) -> None:
         self.game = game

@@ -29,7 +29,8 @@ __all__ = ["HOW_TO_GET_GAMES", "OFFICIAL_SPLITS", "AlfworldSuite", "official_fol
 OFFICIAL_SPLITS = ("train", "valid_seen", "valid_unseen")
 OFFICIAL_GAMES = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
 HOW_TO_GET_GAMES = (
-    "the official games: pip install alfworld && alfworld-download, then set ALFWORLD_DATA to the folder that holds "
+    "the official games: pip install alfworld && alfworld-download, then set ALFWORLD_DATA to the folder "
+    "that holds "
     "json_2.1.1 (default ~/.cache/alfworld)"
 )
 _SENTENCE = "Your task is to: "
@@ -98,7 +99,7 @@ class AlfworldSuite:
 
     @cached_property
     def offers(self) -> Offers:
-        """Official games that are absent or incomplete, their panels, demonstrations, and the sentence of a task."""
+        """Official games that are absent or incomplete, panels, demonstrations, the sentence of a task."""
         return Offers(
             absent=""
             if self.folder
@@ -114,7 +115,8 @@ class AlfworldSuite:
             return {}
         here = {split: len(self.splits.get(split, ())) for split in OFFICIAL_SPLITS}
         return {
-            split: f"{self.folder / split} holds {here[split]:,} of its {whole:,} games; get {HOW_TO_GET_GAMES}"
+            split: f"{self.folder / split} holds {here[split]:,} of its {whole:,} games; get "
+            f"{HOW_TO_GET_GAMES}"
             for split, whole in OFFICIAL_GAMES.items()
             if here[split] < whole
         }
@@ -171,7 +173,9 @@ class AlfworldSuite:
         return found
 
     def demonstration(self, task: str) -> tuple[str, ...]:
-        """Commands that solve the task by looking for what it needs (`search`); what the shipped actor imitates.
+        """Commands that solve the task by looking for what it needs (`search`).
+
+        What the shipped actor imitates.
 
         Raises UnknownTask, and ValueError when looking everywhere leads to no plan.
         """

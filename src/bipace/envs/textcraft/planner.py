@@ -72,7 +72,7 @@ def plan(book: RecipeBook, goal: str) -> tuple[str, ...]:
 def _draft(
     book: RecipeBook, goal: str, expected: Mapping[str, int]
 ) -> tuple[tuple[str, ...], dict[str, int]]:
-    """A plan with recipes chosen for the expected demand (1 where unknown), and the demand it turned out to have."""
+    """A plan with recipes chosen for the expected demand (1 where unknown), and the demand it has."""
     chosen: dict[str, Recipe] = {}
     order: list[str] = []
     _choose(book, goal, expected, chosen, order)
@@ -104,7 +104,7 @@ def _candidates(book: RecipeBook, part: Ingredient) -> tuple[str, ...]:
 def _choose(
     book: RecipeBook, item: str, expected: Mapping[str, int], chosen: dict[str, Recipe], order: list[str]
 ) -> None:
-    """Fill `chosen` with one recipe per crafted item and `order` with all items, inputs before what they make."""
+    """Fill `chosen` with a recipe per crafted item and `order` with all items, inputs before outputs."""
     if item in order:
         return
     if depths(book)[item]:
@@ -115,7 +115,10 @@ def _choose(
 
 
 def _cheapest(book: RecipeBook, part: Ingredient, expected: Mapping[str, int]) -> str:
-    """The item that a command names for this input: the one that takes the fewest commands, then the first by name."""
+    """The item that a command names for this input.
+
+    The one that takes the fewest commands, then the first by name.
+    """
     candidates = [item for item in _candidates(book, part) if item in depths(book)]
     return min(
         candidates,
@@ -124,7 +127,10 @@ def _cheapest(book: RecipeBook, part: Ingredient, expected: Mapping[str, int]) -
 
 
 def _commands(book: RecipeBook, item: str, count: int, above: frozenset[str]) -> float:
-    """Commands needed for `count` of the item, shared work counted twice; infinite where the item needs itself."""
+    """Commands needed for `count` of the item, shared work counted twice.
+
+    Infinite where the item needs itself.
+    """
     depth = depths(book).get(item)
     if depth is None or item in above:
         return math.inf

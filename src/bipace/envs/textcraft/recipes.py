@@ -142,7 +142,7 @@ def _compile(documents: Iterator[Mapping[str, Any]]) -> RecipeBook:
 def _without_sourceless_tags(
     by_item: Mapping[str, list[Recipe]], items: set[str], tags: set[str], tag_of: Mapping[str, str]
 ) -> RecipeBook:
-    """Turn every input tag that no craftable item carries into an item of the same name, which `get` then finds."""
+    """Turn every input tag that no craftable item carries into an item of that name, which `get` finds."""
     carried = {tag_of[item] for item in by_item if item in tag_of}
     inputs = {
         part.name

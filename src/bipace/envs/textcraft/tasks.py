@@ -39,7 +39,8 @@ def goal_of(task: str) -> str:
     match = TASK.fullmatch(task)
     if match is None or not depths(load_recipe_book()).get(match[1]):
         raise UnknownTask(
-            f"TextCraft has no task {task!r}: a task id is a craftable item and a seed, e.g. 'minecraft:stick/3'"
+            f"TextCraft has no task {task!r}: a task id is a craftable item and a seed, e.g. "
+            "'minecraft:stick/3'"
         )
     return match[1]
 
@@ -104,7 +105,7 @@ def _grid(goals: Iterable[str], seeds: range) -> tuple[str, ...]:
 
 @cache
 def _shown(goal: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """The lines of all recipes on any way to the goal, and for each of their inputs the lines of all its uses."""
+    """The lines of all recipes on any way to the goal, and for each of their inputs those of its uses."""
     book = load_recipe_book()
     recipes: dict[str, Recipe] = {}
     names = [goal]

@@ -131,7 +131,8 @@ class WebShopSuite:
         match = re.fullmatch(rf"{re.escape(self.label)}/(0|[1-9][0-9]{{0,8}})", task)
         if match is None or int(match[1]) >= len(self.goals):
             raise UnknownTask(
-                f"WebShop ({self.label}) has no task {task!r}: a task id is '{self.label}/' and a number from 0 to "
+                f"WebShop ({self.label}) has no task {task!r}: a task id is '{self.label}/' and a number "
+                "from 0 to "
                 f"{len(self.goals) - 1}, e.g. '{self.label}/0'"
             )
         return self.goals[int(match[1])]
@@ -151,7 +152,7 @@ class WebShopSuite:
 
 @cache
 def suite() -> WebShopSuite:
-    """The official small set where BIPACE_WEBSHOP_DATA names its folder, else the generated catalogue of 1,000.
+    """The official small set where BIPACE_WEBSHOP_DATA names it, else the generated catalogue of 1,000.
 
     Raises:
         WebShopDataError: BIPACE_WEBSHOP_DATA is set and a file is missing or broken.
@@ -205,7 +206,7 @@ def generated_suite(
     cache_folder: Path | None = None,
     hits: int = HITS,
 ) -> WebShopSuite:
-    """The suite over a generated catalogue, which is written to the cache once and read like the official files.
+    """The suite over a generated catalogue, written to the cache once and read like the official files.
 
     Args:
         products: 1 to 100,000.
@@ -223,7 +224,10 @@ def generated_suite(
     generate_files(folder, products, data_seed)
     catalogue = load_catalogue(folder, "small" if products <= 1000 else "full")
     kind = "" if goals == "human" else f"{goals} goals, "
-    words = f"generated catalogue, {products:,} products, {kind}seed {data_seed}: not comparable with WebShop scores"
+    words = (
+        f"generated catalogue, {products:,} products, {kind}seed {data_seed}: not comparable with "
+        "WebShop scores"
+    )
     label = f"gen{products}-{data_seed}"
     if hits != HITS:
         words, label = words.replace("seed", f"{hits} hits a search, seed"), f"{label}-hits-{hits}"
@@ -239,7 +243,10 @@ def synthetic_suite() -> WebShopSuite:
 
 @cache
 def short_suite() -> WebShopSuite:
-    """The generated shop with two products a page, where imitation begins: an id is easier to find on a short page."""
+    """The generated shop with two products a page, where imitation begins.
+
+    An id is easier to find on a short page.
+    """
     return generated_suite(hits=2)
 
 

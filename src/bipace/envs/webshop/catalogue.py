@@ -94,7 +94,10 @@ def price_of(product: Product, seed: int) -> float:
 
 
 def search_text(product: Product) -> str:
-    """The text that search looks at: title, description, first feature, options (as the public code indexes it)."""
+    """The text that search looks at.
+
+    Title, description, first feature, options (as the public code indexes it).
+    """
     options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in product.options)
     first = product.bullets[0] if product.bullets else ""
     return " ".join((product.title, product.description, first, options)).lower()

@@ -20,19 +20,25 @@ __all__ = ["best_options", "first_page", "plan", "query_words"]
 
 _PRICE = re.compile(r",? (?:and )?price (?:lower|less) than [\d.]+ dollars\s*$")
 _POLITE_TEXT = """
-i am im is are looking for need want would like to buy get find me show please a an the some of that and in with
+i am im is are looking for need want would like to buy get find me show please a an the some of that and in
+with
 """
 _POLITE = frozenset(_POLITE_TEXT.split())
 
 
 def query_words(instruction: str) -> str:
-    """The words of an instruction worth searching for, in its order: no price, no polite phrases, no punctuation."""
+    """The words of an instruction worth searching for, in its order.
+
+    No price, no polite phrases, no punctuation.
+    """
     words = re.findall(r"[\w'\u2019.&-]*\w", _PRICE.sub("", instruction.lower()))
     return " ".join(word for word in words if word not in _POLITE)
 
 
 def plan(shop: Shop, goal: Goal) -> tuple[str, ...]:
-    """Actions that buy the best product a shopper can find for this goal; a score of 1 wherever search finds one.
+    """Actions that buy the best product a shopper can find for this goal.
+
+    A score of 1 wherever search finds one.
 
     The instruction's words are tried first, the title of the product that the goal was written for second.
     """
@@ -51,7 +57,7 @@ def plan(shop: Shop, goal: Goal) -> tuple[str, ...]:
 
 
 def first_page(shop: Shop, goal: Goal) -> tuple[str, ...]:
-    """Actions that buy the best product on the first page that the instruction's words find, the first of equals.
+    """Actions that buy the best product on the first page the instruction's words find, first of equals.
 
     `plan` turns pages for products of which a shopper has seen nothing that would make them do so: who
     imitates it learns to turn pages at random. Nothing to search for, or nothing found, gives no actions.
@@ -81,7 +87,10 @@ def _actions(query: str, place: int, product: Product, chosen: Mapping[str, str]
 
 
 def best_options(product: Product, goal: Goal) -> dict[str, str]:
-    """Option name -> value, in page order: for each wish an equal value where there is one, else a similar one."""
+    """Option name -> value, in page order.
+
+    For each wish an equal value where there is one, else a similar one.
+    """
     chosen: dict[str, str] = {}
     for wish in goal.options:
         text = wish if isinstance(wish, str) else wish[1]

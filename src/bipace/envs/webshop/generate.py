@@ -38,7 +38,7 @@ _OPENINGS = (
 
 
 def generate_files(folder: Path, products: int = 1000, seed: int = 0) -> None:
-    """Write the three official files of a generated catalogue into a folder, which appears whole or not at all.
+    """Write the three files of a generated catalogue into a folder, which appears whole or not at all.
 
     Args:
         folder: where to write; a folder already there is kept as it is.
@@ -162,7 +162,10 @@ def _options(rng: random.Random, kind: ProductType) -> dict[str, list[str]]:
 def _title(
     rng: random.Random, kind: ProductType, noun: str, attributes: list[str], options: dict[str, list[str]]
 ) -> str:
-    """A title as sellers write them: brand first, claims and attributes in any order, inconsistent case and commas."""
+    """A title as sellers write them.
+
+    Brand first, claims and attributes in any order, inconsistent case and commas.
+    """
     words = vocabulary()
     brand = rng.choice(words.brands)
     claims = [
@@ -185,8 +188,10 @@ def _description(rng: random.Random, noun: str, attributes: list[str]) -> str:
     known = rng.sample(attributes, min(2, len(attributes)))
     return rng.choice(
         (
-            f"This {noun.lower()} is {known[0]} and {known[1]}. If anything is wrong, write to us and we will help.",
-            f"Product details: {noun}. Feature: {known[0]}; {known[1]}. Please allow a small error in measuring.",
+            f"This {noun.lower()} is {known[0]} and {known[1]}. If anything is wrong, write to us and we "
+            "will help.",
+            f"Product details: {noun}. Feature: {known[0]}; {known[1]}. Please allow a small error in "
+            "measuring.",
             f"We made our {noun.lower()} for people who ask for more: {known[0]}, {known[1]} & made to last.",
         )
     )

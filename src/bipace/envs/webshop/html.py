@@ -36,7 +36,8 @@ button, input { font: inherit; padding: .35rem .8rem; border: 1px solid var(--li
 input { width: min(34rem, 70%); }
 button { background: none; color: inherit; cursor: pointer; margin: .15rem .2rem .15rem 0; }
 button:hover, button:focus-visible { border-color: var(--accent); }
-button.main, button[aria-pressed="true"] { background: var(--accent); color: #fff; border-color: var(--accent); }
+button.main, button[aria-pressed="true"] {
+  background: var(--accent); color: #fff; border-color: var(--accent); }
 ul.products { list-style: none; padding: 0; }
 ul.products li { border: 1px solid var(--line); border-radius: .5rem; margin: .5rem 0; padding: .6rem .8rem; }
 li b { display: block; overflow-wrap: anywhere; }
@@ -93,13 +94,17 @@ def render_page(
 def _body(view: View, show_attributes: bool) -> str:
     if view.kind == "search":
         return (
-            '<form method="post" action="/act"><input id="search_input" name="query" aria-label="Search words" '
+            '<form method="post" action="/act"><input id="search_input" name="query" aria-label="Search '
+            'words" '
             'placeholder="Search..." required autofocus><button class="main">Search</button></form>'
         )
     clickable = clickables(view, show_attributes)
     buttons = "".join(_button(name) for name in (BACK, PREVIOUS, NEXT) if name.lower() in clickable)
     if view.kind == "results":
-        return f"{buttons}<p>Page {view.number} (Total results: {len(view.hits)})</p>{_products(shown_products(view))}"
+        return (
+            f"{buttons}<p>Page {view.number} (Total results: "
+            f"{len(view.hits)})</p>{_products(shown_products(view))}"
+        )
     if view.product is None:
         return buttons
     if view.kind == "sub":
@@ -111,7 +116,8 @@ def _button(name: str, value: str | None = None, kind: str = "", pressed: bool |
     state = "" if pressed is None else f' aria-pressed="{str(pressed).lower()}"'
     style = f' class="{kind}"' if kind else ""
     return (
-        f'<form method="post" action="/act"><button name="click" value="{escape(value or name.lower())}"{style}{state}>'
+        '<form method="post" action="/act"><button name="click" '
+        f'value="{escape(value or name.lower())}"{style}{state}>'
         f"{escape(name)}</button></form>"
     )
 
@@ -156,6 +162,7 @@ def _done(score: Score | None, next_task: str) -> str:
     return (
         "<h1>Thank you for shopping with us!</h1><p>Your score (min 0.0, max 1.0)</p>"
         f'<p class="score" id="score">{score.total:.3f}</p><table>{table}</table>'
-        f'<form method="post" action="/act"><button class="main" name="task" value="{escape(next_task)}">Next task'
+        '<form method="post" action="/act"><button class="main" name="task" '
+        f'value="{escape(next_task)}">Next task'
         "</button></form>"
     )

@@ -23,12 +23,12 @@ SPACY_MODEL = "en_core_web_sm"
 _NOUN_TAGS = ("NOUN", "PROPN")
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?")
 _FUNCTION_WORDS = """
-a about above after all also an and any are as at be been before below best better between both but by can could
-did do does during each either enough every few for from get gives has have her here his how i if in into is it its
-just least less like made make makes many may more most much must my near need new no nor not now of off on once one
-only onto or other our out over own per plus same she should so some such than that the their them then there these
-they this those through to too under until up us use used very via was we were what when where which while who why
-will with within without would you your
+a about above after all also an and any are as at be been before below best better between both but by can
+could did do does during each either enough every few for from get gives has have her here his how i if in
+into is it its just least less like made make makes many may more most much must my near need new no nor not
+now of off on once one only onto or other our out over own per plus same she should so some such than that
+the their them then there these they this those through to too under until up us use used very via was we
+were what when where which while who why will with within without would you your
 """
 _UNITS = """
 cm count ct feet foot ft gram grams inch inches kg lb lbs meter mm ml oz ounce ounces pack pcs piece pieces
@@ -36,13 +36,14 @@ pound pounds quart yard yards
 """
 _ADJECTIVES = """
 adjustable aged adult advanced amazing anti authentic automatic beautiful big black blue bright brown casual
-classic clean clear comfortable compatible compact cool cute dark deep deluxe digital disposable double dry durable
-easy electric elegant extra fast fine flat flexible foldable free fresh full green grey gray handmade hard healthy
-heavy high hot large light lightweight limited little long loose low luxury machine mini modern multi natural
-organic original perfect portable premium professional pure purple quick raw ready real red rechargeable removable
-replaceable retro reusable rich round safe short sexy silent single slim small smart smooth soft solid special
-stainless strong stylish super sweet thick thin tiny tall top traditional triple ultra unique universal upgraded
-vintage warm washable waterproof white whole wide wild wireless wooden yellow young
+classic clean clear comfortable compatible compact cool cute dark deep deluxe digital disposable double dry
+durable easy electric elegant extra fast fine flat flexible foldable free fresh full green grey gray
+handmade hard healthy heavy high hot large light lightweight limited little long loose low luxury machine
+mini modern multi natural organic original perfect portable premium professional pure purple quick raw ready
+real red rechargeable removable replaceable retro reusable rich round safe short sexy silent single slim
+small smart smooth soft solid special stainless strong stylish super sweet thick thin tiny tall top
+traditional triple ultra unique universal upgraded vintage warm washable waterproof white whole wide wild
+wireless wooden yellow young
 """
 _NOT_NOUNS = frozenset((_FUNCTION_WORDS + _UNITS + _ADJECTIVES).split())
 
@@ -81,7 +82,8 @@ def noun_finder(method: str = "auto", model: str = SPACY_MODEL) -> NounFinder:
         if method == "auto":
             return noun_finder("words")
         raise ModuleNotFoundError(
-            f"nouns: spaCy or its model {model!r} is not installed: pip install spacy, then python -m spacy download "
+            f"nouns: spaCy or its model {model!r} is not installed: pip install spacy, then python -m "
+            "spacy download "
             f"{model}; or choose the fallback with nouns='words'"
         ) from error
 

@@ -73,7 +73,10 @@ def page_text(view: View, instruction: str, show_attributes: bool) -> str:
 
 
 def clickables(view: View, show_attributes: bool) -> tuple[str, ...]:
-    """What can be clicked, lower case, each once: buttons in page order, then products, then option values."""
+    """What can be clicked, lower case, each once.
+
+    Buttons in page order, then products, then option values.
+    """
     if view.kind == "results":
         names = [*_buttons(view, show_attributes), *(product.asin for product in shown_products(view))]
         return tuple(dict.fromkeys(name.lower() for name in names))

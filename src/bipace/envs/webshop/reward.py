@@ -1,4 +1,4 @@
-"""The published reward, clause by clause (Yao et al. 2022, arXiv 2207.01206; public code of princeton-nlp/WebShop).
+"""The published reward, clause by clause (Yao et al. 2022, arXiv 2207.01206; princeton-nlp/WebShop).
 
     r = r_type * (matched attributes + matched options + [price <= bound]) / (attributes + options + 1)
 
@@ -38,13 +38,13 @@ _NOT_ASCII = dict.fromkeys(range(128, 256))
 
 # The public code's colour words, in its order: the first one found inside an option value replaces the value.
 _COLOR_WORDS = """
-alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo
-caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream crystal
-dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey heather indigo ivory
-ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha multicolor
-mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal rust sand
-sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise violet walnut
-wheat white wine yellow
+alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel
+camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry
+cream crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green
+grey heather indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot
+midnight mint mocha multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum purple
+rainbow red rose royal rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan
+taupe teal tiger turquoise violet walnut wheat white wine yellow
 """
 COLORS = tuple(_COLOR_WORDS.split())
 
@@ -137,7 +137,10 @@ def _levels(path: str) -> set[str]:
 
 
 def matched_attributes(product: Product, wanted: Sequence[str]) -> int:
-    """How many wanted attributes the product has: similar to one of its own, or inside its title, features or text."""
+    """How many wanted attributes the product has.
+
+    Similar to one of its own, or inside its title, features or text.
+    """
     texts = (product.title.lower(), " ".join(product.bullets).lower(), product.description.lower())
     return sum(
         any(similar(known, phrase) for known in product.attributes) or any(phrase in text for text in texts)

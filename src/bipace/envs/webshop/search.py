@@ -37,8 +37,8 @@ _FORMAT = 1  # of the cached index: another number never reads this one's files
 _TERM = re.compile(r"[a-z0-9]+(?:[.'\u2019][a-z0-9]+)*")
 _POSSESSIVE = re.compile(r"['\u2019]s?$")
 _STOP_WORD_TEXT = """
-a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was
-will with
+a an and are as at be but by for if in into is it no not of on or such that the their then there these they
+this to was will with
 """
 _STOP_WORDS = frozenset(_STOP_WORD_TEXT.split())
 _STEMMER = Stemmer.Stemmer("porter")
@@ -66,7 +66,10 @@ class SearchIndex:
         self.top = lru_cache(maxsize=4096)(self._top)
 
     def _top(self, query: str, k: int = 50) -> tuple[int, ...]:
-        """Numbers of the best documents, best first; equal scores in document order; none with a score of zero."""
+        """Numbers of the best documents, best first; equal scores in document order.
+
+        None with a score of zero.
+        """
         known = [
             number
             for term in terms(query)[:MAX_TERMS]

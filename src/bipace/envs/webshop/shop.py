@@ -132,7 +132,7 @@ class WebShop:
         )
 
     def _understood(self, action: str) -> tuple[str, str] | None:
-        """Verb and argument of an action that does something here, lower case, a query's white space made single."""
+        """Verb and argument of an action that does something here, lower case, white space made single."""
         match = _ACTION.match(action[:MAX_ACTION].strip())
         if match is None or self.view.kind == "done":
             return None

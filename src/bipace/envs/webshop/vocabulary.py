@@ -1,4 +1,6 @@
-"""The words of the generated catalogue (vocabulary.json): product types, attributes, options, brands, title noise.
+"""The words of the generated catalogue (vocabulary.json).
+
+Product types, attributes, options, brands, title noise.
 
 Changing the file changes every generated catalogue: raise `generate.VERSION` with it.
 """

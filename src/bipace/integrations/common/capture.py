@@ -24,7 +24,7 @@ def layer_index(layer: int | float, n_layers: int, key: str = "features.layer") 
     Raises:
         ValueError: a layer outside the model; the message says which there are.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.capture import layer_index
         >>> layer_index(-12, 28), layer_index(0.61, 28)
         (17, 17)
@@ -52,7 +52,8 @@ def decoder_body(model: torch.nn.Module) -> torch.nn.Module:
         ):
             return module
     raise ValueError(
-        f"{type(model).__name__}: found no decoder with `layers` and `norm`; bipace captures hidden states of models "
+        f"{type(model).__name__}: found no decoder with `layers` and `norm`; bipace captures hidden states "
+        "of models "
         "laid out like Llama and Qwen"
     )
 
@@ -63,7 +64,9 @@ def capture(
     layer: int | float,
     pick: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach,
 ) -> Iterator[list[torch.Tensor]]:
-    """Keep what `pick` takes of hidden_states[layer] at every forward inside the block: by default all, detached.
+    """Keep what `pick` takes of hidden_states[layer] at every forward inside the block.
+
+    By default all, detached.
 
     Index k below the depth is what block k reads; the last index is the state after the final norm, as in
     Hugging Face's output. Nothing else is kept, so the cost is one tensor of the micro-batch.

@@ -31,7 +31,7 @@ class Credit:
         rows: the table and the way back.
         advantages: every term's outcome, for reports.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.integrations.common.estimator import Estimator
         >>> from bipace.integrations.common.rows import EngineStep
@@ -58,7 +58,7 @@ class Estimator:
         radius: (eps, whiten) that `eps="auto"` chose last; None before the first choice. An adapter that
             resumes a job puts it back.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.integrations.common.estimator import Estimator
         >>> from bipace.integrations.common.rows import EngineStep

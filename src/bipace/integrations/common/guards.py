@@ -17,7 +17,9 @@ Version = tuple[int, int, int]
 
 
 def check_version(engine: str, version: str, low: Version, below: Version) -> None:
-    """Raise ImportError unless low <= version < below: the places an adapter plugs into move between versions.
+    """Raise ImportError unless low <= version < below.
+
+    The places an adapter plugs into move between versions.
 
     Args:
         engine: name of the engine, which is also the extra that pins it: `bipace[engine]`.
@@ -25,7 +27,7 @@ def check_version(engine: str, version: str, low: Version, below: Version) -> No
         low: first version the adapter was tested with.
         below: first version it is not for.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.guards import check_version
         >>> check_version("engine", "2.1.0", (2, 0, 0), (3, 0, 0))
     """
@@ -47,14 +49,15 @@ def check_group_size(recipe: Recipe, size: int, key: str) -> None:
         size: trajectories of a prompt group.
         key: the engine's own key for it.
 
-    Example:
+    Examples:
         >>> import bipace
         >>> from bipace.integrations.common.guards import check_group_size
         >>> check_group_size(bipace.recipe("gigpo"), 8, "rollout.n")
     """
     if size == 1 and recipe.compares_steps:
         raise ValueError(
-            f"{key}: 1 with the step-level recipe {recipe.name!r}: in a group of one trajectory a step has no peers "
+            f"{key}: 1 with the step-level recipe {recipe.name!r}: in a group of one trajectory a step has "
+            "no peers "
             f"and every advantage would be 0; use {key}=8"
         )
 
@@ -62,7 +65,7 @@ def check_group_size(recipe: Recipe, size: int, key: str) -> None:
 def select(tree: Mapping[str, Any], path: str, default: Any = None) -> Any:
     """The value at a dotted path, or the default where a section is missing or null.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.guards import select
         >>> select({"rollout": {"n": 8}}, "rollout.n")
         8

@@ -13,7 +13,7 @@ __all__ = ["Finding", "Report", "checked", "root_error"]
 class Finding:
     """One check: what it looked at, whether it is as it should be, and what was found or what to do.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.preflight import Finding
         >>> str(Finding("model", False, "no chat template"))
         'FAILED model: no chat template'
@@ -30,7 +30,7 @@ class Finding:
 def checked(name: str, check: Callable[[], str]) -> Finding:
     """The finding of one check, which returns what it found and raises what is wrong.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.preflight import checked
         >>> str(checked("versions", lambda: "engine 2.1.0"))
         'ok     versions: engine 2.1.0'
@@ -45,7 +45,7 @@ def checked(name: str, check: Callable[[], str]) -> Finding:
 class Report:
     """Prints findings as they come and counts those that failed.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.preflight import Finding, Report
         >>> Report([Finding("model", False, "no chat template")]).failed
         1
@@ -75,7 +75,7 @@ def root_error(log: str) -> str | None:
     Ray's own wrapper (`ray.exceptions...`) says less than the error it wraps and is passed over. None where
     no line names an exception.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.preflight import root_error
         >>> root_error("ValueError: the cause")
         'ValueError: the cause'

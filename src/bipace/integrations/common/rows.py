@@ -27,7 +27,7 @@ __all__ = ["EngineStep", "UndeclaredPaddingWarning", "to_table"]
 class UndeclaredPaddingWarning(UserWarning):
     """Rows that are copies of another row were not marked as padding; the message says how many.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.rows import UndeclaredPaddingWarning
         >>> issubclass(UndeclaredPaddingWarning, UserWarning)
         True
@@ -52,7 +52,7 @@ class EngineStep:
         aborted: True where the rollout failed: its whole trajectory gets 0 and enters no statistic.
         padding: True on a row copied to fill a batch: it gets 0 and enters no statistic.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.rows import EngineStep
         >>> EngineStep("cup", "first", 0, "a door", "open", 1.0).parsed
         True
@@ -107,7 +107,7 @@ def to_table(
         ValueError: a step index that is no whole number from 0; two different rows with one name; a column of
             another length.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.rows import EngineStep, to_table
         >>> steps = [EngineStep("cup", name, 0, "a door", name, 1.0) for name in ("open", "wait")]
         >>> rows, counts = to_table(steps)
@@ -182,7 +182,8 @@ def _padding(steps: Sequence[EngineStep]) -> Bools:
         padding[i], found = True, found + 1
     if found:
         warnings.warn(
-            f"{found} rows are copies of another row and are taken for padding (advantage 0, in no statistic); mark "
+            f"{found} rows are copies of another row and are taken for padding (advantage 0, in no "
+            "statistic); mark "
             "them as padding where the batch is filled",
             UndeclaredPaddingWarning,
             stacklevel=3,

@@ -29,7 +29,7 @@ def read_settings(kind: type[Made], section: Mapping[str, Any] | None, where: st
         ConfigError: a ValueError; see `bipace.config.read`. Also `credit.eps="calibrate"`, which only `bipace
             train` can choose.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.settings import CreditSettings, read_settings
         >>> read_settings(CreditSettings, {"credit": {"w": 2.0}}, "bipace").credit
         {'w': 2.0}

@@ -14,12 +14,14 @@ __all__ = ["along_spans", "floating", "over_mask", "written_runs"]
 
 
 def over_mask(values: ArrayLike, mask: ArrayLike) -> Floats:
-    """[N] values and an [N, L] response mask -> [N, L]: a row's value on all its response tokens, 0 elsewhere.
+    """[N] values and an [N, L] response mask -> [N, L].
+
+    A row's value on all its response tokens, 0 elsewhere.
 
     Raises:
         ValueError: another number of values than rows.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.spread import over_mask
         >>> over_mask([0.5, -1.0], [[0, 1, 1], [1, 0, 0]]).tolist()
         [[0.0, 0.5, 0.5], [-1.0, -0.0, -0.0]]
@@ -31,11 +33,13 @@ def over_mask(values: ArrayLike, mask: ArrayLike) -> Floats:
 
 
 def written_runs(mask: ArrayLike) -> list[tuple[int, int]]:
-    """(start, end) of each run of tokens that the policy wrote, in order, from an [L] mask; empty where there is none.
+    """(start, end) of each run of tokens that the policy wrote, in order, from an [L] mask.
+
+    Empty where there is none.
 
     Two calls with nothing between them are one run: the mask cannot tell them apart.
 
-    Example:
+    Examples:
         >>> from bipace.integrations.common.spread import written_runs
         >>> written_runs([0, 1, 1, 0, 1])
         [(1, 3), (4, 5)]
@@ -62,7 +66,7 @@ def along_spans(
         ValueError: another number of spans than values; a span outside its row, empty, or over the one
             before.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from bipace.integrations.common.spread import along_spans
         >>> along_spans(np.array([0.5, -1.0]), [[(1, 3), (4, 5)]], (1, 5)).tolist()
@@ -71,7 +75,8 @@ def along_spans(
     count = sum(len(row) for row in spans)
     if len(spans) != shape[0] or count != len(values):
         raise ValueError(
-            f"spans: {count} in {len(spans)} rows for {len(values)} values in {shape[0]} rows, expected one a value"
+            f"spans: {count} in {len(spans)} rows for {len(values)} values in {shape[0]} rows, expected "
+            "one a value"
         )
     out = np.zeros(shape)
     following = iter(np.asarray(values, np.float64).tolist())
@@ -80,16 +85,17 @@ def along_spans(
         for start, end in row:
             if not free <= start < end <= shape[1]:
                 raise ValueError(
-                    f"spans: ({start}, {end}) in row {i}, expected {free} <= start < end <= {shape[1]}, in order"
+                    f"spans: ({start}, {end}) in row {i}, expected {free} <= start < end <= {shape[1]}, in "
+                    "order"
                 )
             out[i, start:end], free = next(following), end
     return out
 
 
 def floating(values: NDArray[Any], like: Any) -> Any:
-    """The values as a torch tensor on `like`'s device, in its type where that holds fractions, else float32.
+    """The values as a tensor on `like`'s device, in its type where that holds fractions, else float32.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import torch
         >>> from bipace.integrations.common.spread import floating

@@ -1,4 +1,6 @@
-"""Step-level credit inside stock TRL: `StepCreditTrainer` is a GRPOTrainer whose advantages are one value a turn.
+"""Step-level credit inside stock TRL.
+
+`StepCreditTrainer` is a GRPOTrainer whose advantages are one value a turn.
 
 Reading order: `trainer` (what is overridden, and why), `settings` (the keys), `turns` (TRL's completions to
 turns), `listening` (what an environment says after each tool call), `states` (hidden states of turns),

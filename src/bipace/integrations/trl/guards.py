@@ -45,14 +45,17 @@ def check_arguments(args: Any, recipe: Recipe) -> None:
             raise ValueError(f"{name}: {value!r} with values by turn: {reason}")
     if args.off_policy_mask_threshold is not None:
         raise ValueError(
-            f"off_policy_mask_threshold: {args.off_policy_mask_threshold} drops whole completions by the sign of one "
+            f"off_policy_mask_threshold: {args.off_policy_mask_threshold} drops whole completions by the "
+            "sign of one "
             "value; leave it out"
         )
     divides = any(term.scale is not no_scale for term in recipe.terms if term.unit == "trajectory")
     if args.scale_rewards == "none" and divides:
         raise ValueError(
-            f"scale_rewards: 'none', but the recipe {recipe.name!r} divides whole returns by a deviation; leave it "
-            "out, or take a recipe that does not divide (recipe='dr_grpo', or credit={'trajectory_mode': 'mean_norm'})"
+            f"scale_rewards: 'none', but the recipe {recipe.name!r} divides whole returns by a deviation; "
+            "leave it "
+            "out, or take a recipe that does not divide (recipe='dr_grpo', or credit={'trajectory_mode': "
+            "'mean_norm'})"
         )
 
 
@@ -81,12 +84,16 @@ def check_first_batch(rollouts: Sequence[Rollout], recipe: Recipe, by_observatio
     sizes = Counter(rollout.group for rollout in rollouts)
     if len(rollouts) > 1 and max(sizes.values()) == 1:
         raise ValueError(
-            f"prompts: {len(rollouts)} rollouts and no two of one prompt, so {recipe.name!r} has nothing to compare; "
-            "reset must give the same task for the same row of the data set (seed it with a column of the row)"
+            f"prompts: {len(rollouts)} rollouts and no two of one prompt, so {recipe.name!r} has nothing "
+            "to compare; "
+            "reset must give the same task for the same row of the data set (seed it with a column of the "
+            "row)"
         )
     later = [turn.observation for rollout in rollouts for turn in rollout.turns[1:]]
     if by_observation and later and all(seen in ("", "None", None) for seen in later):
         raise ValueError(
-            f"environment_factory: no tool gave any text, so {recipe.name!r} cannot tell states apart; return what the "
-            "agent sees, set steps.state to an attribute that holds the state, or take recipe='bipace' (hidden states)"
+            f"environment_factory: no tool gave any text, so {recipe.name!r} cannot tell states apart; "
+            "return what the "
+            "agent sees, set steps.state to an attribute that holds the state, or take recipe='bipace' "
+            "(hidden states)"
         )

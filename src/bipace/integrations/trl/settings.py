@@ -66,7 +66,8 @@ def read_trl_settings(
     if isinstance(recipe, Recipe):
         if options:
             raise ValueError(
-                f"credit: {options!r} beside a Recipe that is ready; give the options to the function that makes it"
+                f"credit: {options!r} beside a Recipe that is ready; give the options to the function that "
+                "makes it"
             )
         return read_settings(TrlSettings, tree), recipe
     if recipe == "grpo":

@@ -1,4 +1,4 @@
-"""The suites of bipace (or a user's own) as TRL wants environments, and actors that answer with a bare command.
+"""The suites of bipace (or one's own) as TRL wants environments, and actors that answer with a command.
 
     tokenizer = bare_commands(AutoTokenizer.from_pretrained(folder))
     trainer = StepCreditTrainer(
@@ -32,9 +32,11 @@ SUITE_STEPS = {
 """What `StepCreditTrainer(steps=...)` reads of these environments."""
 
 _TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ 'user' if message['role'] == 'tool' else message['role'] }}\n"
+    "{% for message in messages %}<|im_start|>{{ 'user' if message['role'] == 'tool' else message['role'] "
+    "}}\n"
     "{% if message.tool_calls %}{% for call in message.tool_calls %}{{ call.function.name }} "
-    "{{ call.function.arguments | tojson }}{% endfor %}{% else %}{{ message['content'] }}{% endif %}<|im_end|>\n"
+    "{{ call.function.arguments | tojson }}{% endfor %}{% else %}{{ message['content'] }}{% endif "
+    "%}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 _RESPONSE = {
@@ -138,7 +140,9 @@ def suite_rows(tasks: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def bare_commands(tokenizer: Any) -> Any:
-    """The tokenizer of an actor that answers with a bare command: every response is read as act(command=response).
+    """The tokenizer of an actor that answers with a bare command.
+
+    Every response is read as act(command=response).
 
     Results of the tool are rendered as user turns, as these actors were trained (`<|im_start|>` and
     `<|im_end|>`).

@@ -1,3 +1,4 @@
+# long: TRL's hooks that share the state of one batch, and what they hand to each other
 # pyright: reportMissingImports=false
 # TRL lives in an environment of its own, where `make test-engines` runs this.
 """TRL's GRPOTrainer with one value a turn: a few short overrides, each of which calls its parent.
@@ -66,7 +67,9 @@ _WHOLE_WEIGHTS = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType
 
 # long: it overrides TRL's trainer, whose hooks share the state of one batch
 class StepCreditTrainer(GRPOTrainer):
-    """GRPOTrainer whose advantages come from a recipe of the core: one value a turn, on all tokens of the turn.
+    """GRPOTrainer whose advantages come from a recipe of the core.
+
+    One value a turn, on all tokens of the turn.
 
     Args:
         args: GRPOTrainer's own, in its order.
@@ -174,7 +177,10 @@ class StepCreditTrainer(GRPOTrainer):
         return generated
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """TRL's rewards of all processes; their weighted sum, before any normalisation, is a trajectory's outcome."""
+        """TRL's rewards of all processes.
+
+        Their weighted sum, before any normalisation, is a trajectory's outcome.
+        """
         found = super()._calculate_rewards(*args, **kwargs)
         if self._batch is not None:
             totals = (found * self.reward_weights.to(found.device)).nansum(dim=1)
@@ -243,7 +249,8 @@ class StepCreditTrainer(GRPOTrainer):
             return batch.picked
         if not self._explained and self.accelerator.is_main_process:
             _log.warning(
-                "TRL makes no forward of the policy here that hidden states could be taken from, so one more is made "
+                "TRL makes no forward of the policy here that hidden states could be taken from, so one "
+                "more is made "
                 "for each generation batch (timing_s/features); with steps_per_generation above "
                 "gradient_accumulation_steps TRL makes one itself"
             )
@@ -281,7 +288,7 @@ class StepCreditTrainer(GRPOTrainer):
         return credit.values[before : before + here]
 
     def _write_logs(self, credit: Credit, everyone: list[Rollout]) -> None:
-        """The completions table: the mean advantage of a completion's tokens in place of the one that was not used."""
+        """The completions table: the mean advantage of a completion's tokens, not the one that was unused."""
         values = iter(credit.values.tolist())
         means, texts = [], []
         for rollout in everyone:

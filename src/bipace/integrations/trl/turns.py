@@ -57,7 +57,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One model call: tokens [start, end) of the completion, what was read before it, what it did and earned."""
+    """One model call: tokens [start, end) of the completion, what it read, what it did and earned."""
 
     start: int
     end: int
@@ -69,7 +69,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The turns of one completion, its prompt's identity, its tokens, and whether the model ended it (no limit did)."""
+    """The turns of one completion, its prompt's identity, its tokens, whether the model ended it."""
 
     group: str
     turns: tuple[Turn, ...]
@@ -112,7 +112,9 @@ def read_turns(completion: Completion, tokenizer: Any, action_key: str) -> list[
 def credit_heard(
     turns: Sequence[Turn], heard: Sequence[Heard], first_state: Any, refused: RefusedActions | None
 ) -> list[Turn]:
-    """The turns of one rollout with what its environment said: rewards summed over a turn's calls, the last state.
+    """The turns of one rollout with what its environment said.
+
+    Rewards summed over a turn's calls, the last state.
 
     Args:
         turns: in order.
@@ -149,8 +151,10 @@ def own_fields(turns: Sequence[Turn], fields: Mapping[str, Sequence[Any]], row: 
     for name, values in fields.items():
         if len(values) != len(turns):
             raise ValueError(
-                f"rollout_func: {name} of row {row} has {len(values)} entries, but its env_mask has {len(turns)} runs "
-                "of tokens the model wrote; a turn without tokens, or two with nothing between them, cannot carry a "
+                f"rollout_func: {name} of row {row} has {len(values)} entries, but its env_mask has "
+                f"{len(turns)} runs "
+                "of tokens the model wrote; a turn without tokens, or two with nothing between them, "
+                "cannot carry a "
                 "value of its own: leave it out, or add its reward to its neighbour's"
             )
         key = {"step_rewards": "reward", "states": "observation", "actions": "action"}[name]
@@ -214,7 +218,8 @@ def _paid(row: int, rollout: Rollout, total: float, refuse: bool) -> tuple[list[
         return rewards, last
     if refuse and math.isfinite(rest):
         raise ValueError(
-            f"steps.reward: the turns of rollout {row} earned {sum(rewards):.6g}, but TRL's reward is {total:.6g}; "
+            f"steps.reward: the turns of rollout {row} earned {sum(rewards):.6g}, but TRL's reward is "
+            f"{total:.6g}; "
             "make them agree, or set steps.remainder='last' to put the rest on the last turn"
         )
     rewards[last] += rest

@@ -7,8 +7,10 @@ from bipace.integrations.common.guards import check_version
 __all__ = ["TESTED", "check_trl"]
 
 TESTED = ("1.16.0",)
-"""Versions that `make test-engines` has passed with. A new minor version moves private methods: it is refused by name
-until the tests have passed with it and it stands here."""
+"""Versions that `make test-engines` has passed with.
+
+A new minor version moves private methods: it is refused by name until the tests have passed with it and it
+stands here."""
 
 _LOW, _BELOW = (1, 16, 0), (1, 17, 0)
 
@@ -20,4 +22,7 @@ def check_trl(version: str) -> str:
         ImportError: a version the adapter was not tested with, and what to install instead.
     """
     check_version("trl", version, _LOW, _BELOW)
-    return f"trl {version}: {'tested' if version in TESTED else 'a patch of ' + TESTED[-1] + ', itself not tested'}"
+    return (
+        f"trl {version}: "
+        f"{'tested' if version in TESTED else 'a patch of ' + TESTED[-1] + ', itself not tested'}"
+    )

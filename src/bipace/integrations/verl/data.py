@@ -1,6 +1,8 @@
 # pyright: reportMissingImports=false
 # pyarrow comes with verl, which lives in an environment of its own.
-"""Task lists as the Parquet files verl reads: `python -m bipace.integrations.verl.data --suite textcraft ...`.
+"""Task lists as the Parquet files verl reads.
+
+`python -m bipace.integrations.verl.data --suite textcraft ...`.
 
 verl's data set holds tasks, not texts: the agent loop reads `extra_info.task` and gets every observation from
 the environment itself, so the file is the same for any prompt style.
@@ -22,7 +24,7 @@ __all__ = ["main", "task_rows", "write_tasks"]
 
 
 def task_rows(suite: Suite, tasks: Sequence[str]) -> list[dict[str, Any]]:
-    """One row of verl's data set per task, with the columns its data loader and its validation report ask for."""
+    """One row of verl's data set per task, with the columns its loader and its validation ask for."""
     return [
         {
             "data_source": suite.name,

@@ -1,4 +1,7 @@
-"""One episode as verl plays it: asynchronous, one finished row per model call (`bipace.rollout.episode` plays it)."""
+"""One episode as verl plays it.
+
+Asynchronous, one finished row per model call (`bipace.rollout.episode` plays it).
+"""
 
 from __future__ import annotations
 

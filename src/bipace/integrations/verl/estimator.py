@@ -59,7 +59,9 @@ HANDED_OVER: ContextVar[Handover] = ContextVar("bipace_rows")
 def estimate(
     token_level_rewards: torch.Tensor, response_mask: torch.Tensor, *, name: str, **_: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Advantages [N, L] and, for verl's log, the same as returns: each step's value on all its response tokens.
+    """Advantages [N, L] and, for verl's log, the same as returns.
+
+    Each step's value on all its response tokens.
 
     A KL penalty in the reward (algorithm.use_kl_in_reward) is summed over a row's tokens and added to that
     step's reward: it enters both the trajectory return and the return-to-go.

@@ -17,7 +17,10 @@ STRATEGIES = ("fsdp", "fsdp2")
 
 
 def check_version(version: str) -> None:
-    """Raise ImportError unless this is verl 0.9.1 or a later 0.9: the plug points moved in 0.9 and will again."""
+    """Raise ImportError unless this is verl 0.9.1 or a later 0.9.
+
+    The plug points moved in 0.9 and will again.
+    """
     guards.check_version("verl", version, (0, 9, 1), (0, 10, 0))
 
 
@@ -34,12 +37,14 @@ def check_config(config: Mapping[str, Any]) -> Settings:
     mode = select(config, "trainer.v1.trainer_mode")
     if mode != TRAINER or not select(config, "trainer.use_v1", True):
         raise ValueError(
-            f"trainer.v1.trainer_mode: {mode!r} with trainer.use_v1={select(config, 'trainer.use_v1', True)}; "
+            f"trainer.v1.trainer_mode: {mode!r} with "
+            f"trainer.use_v1={select(config, 'trainer.use_v1', True)}; "
             f"set trainer.v1.trainer_mode={TRAINER} and trainer.use_v1=true"
         )
     if select(config, "reward.reward_model.enable", False):
         raise ValueError(
-            "reward.reward_model.enable: true, but a step's reward is the environment's and a reward model's score "
+            "reward.reward_model.enable: true, but a step's reward is the environment's and a reward "
+            "model's score "
             "would be ignored; set it to false"
         )
     if settings.captures:
@@ -52,7 +57,8 @@ def check_config(config: Mapping[str, Any]) -> Settings:
 def _check_capture(config: Mapping[str, Any]) -> None:
     if select(config, "algorithm.rollout_correction.bypass_mode", False):
         raise ValueError(
-            "algorithm.rollout_correction.bypass_mode: true skips the forward that computes old log-probabilities, "
+            "algorithm.rollout_correction.bypass_mode: true skips the forward that computes old "
+            "log-probabilities, "
             "and with it the hidden states; set it to false, or use a recipe without features "
             "(algorithm.adv_estimator=bipace_gigpo)"
         )

@@ -1,7 +1,9 @@
 # pyright: reportMissingImports=false
 # verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs
 # this.
-"""Checks of a cluster before a job: `python -m bipace.integrations.verl.preflight` with the job's own arguments.
+"""Checks of a cluster before a job.
+
+`python -m bipace.integrations.verl.preflight` with the job's own arguments.
 
 Each check answers in one plain line; the exit status is the number of checks that failed. `--dry-run` ends
 with two real steps, without saving, validating or logging to a service.
@@ -126,7 +128,10 @@ def _data(config: dict[str, Any], settings: Settings, key: str) -> str:
 
 
 def _probe() -> str:
-    """What is wrong with a Ray worker that imports verl, as a fresh worker of the job would; empty where nothing is."""
+    """What is wrong with a Ray worker that imports verl, as a fresh worker of the job would.
+
+    Empty where nothing is.
+    """
     import verl  # noqa: F401  (the import is what loads plug-ins)
     from verl.workers.engine.base import EngineRegistry
 

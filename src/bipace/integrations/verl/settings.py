@@ -1,4 +1,6 @@
-"""The section `bipace` of verl's configuration: what `bipace.integrations.common.settings` reads, named by verl's key.
+"""The section `bipace` of verl's configuration.
+
+What `bipace.integrations.common.settings` reads, named by verl's key.
 
 What verl configures itself (group size, learning rate, response length, clipping, KL loss) stays where verl
 has it.

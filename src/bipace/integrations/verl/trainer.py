@@ -1,7 +1,10 @@
 # pyright: reportMissingImports=false
 # verl lives in an environment of its own (it wants another transformers), where `make test-engines` runs
 # this.
-"""verl's synchronous trainer with two methods extended: old log-probabilities (capture) and advantages (credit)."""
+"""verl's synchronous trainer with two methods extended.
+
+Old log-probabilities (capture) and advantages (credit).
+"""
 
 from __future__ import annotations
 
@@ -128,7 +131,8 @@ def _features(data: Any) -> NDArray[Any]:
         raise RuntimeError(
             "the workers sent no hidden states back: bipace's plug-in is not loaded in every worker. Set "
             "VERL_USE_EXTERNAL_MODULES=bipace.integrations.verl.plugin in the environment of every Ray node "
-            "(+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES=... does it from the driver); "
+            "(+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES=... does it from the "
+            "driver); "
             "`bipace verl-preflight` says which node lacks it"
         )
     rows = data[FEATURE_KEY]
