@@ -153,7 +153,7 @@ def page(results: Mapping[str, Any], about: Mapping[str, Any]) -> str:
         "",
         f"`{about['command']}`, {about['date']}. Metrics are those of [credit.md](../credit.md), intervals of 95 %",
         "over prompt groups; `pearson_corrected` is over the noise ceiling of the re-rolls. Recipes that read hidden",
-        "states read the layer of the shipped default. `empg` is left out: no entropies were recorded.",
+        "states read the layer of the shipped default. EMPG (arXiv 2509.09265) is not here yet: it needs entropies, which no rollout records.",
         "",
         "![correlation and gradient cosine of every recipe](estimators.png)",
     ]
