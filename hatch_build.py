@@ -1,4 +1,7 @@
-"""README.md as the wheel's description: an index page has no repository beside it, so no relative link may stay."""
+"""README.md as the wheel's description.
+
+An index page has no repository beside it, so no relative link may stay.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ def for_an_index(text: str, repository: str | None) -> str:
 
     Args:
         text: README.md.
-        repository: `project.urls.Repository`, e.g. https://example.org/owner/name, or None where there is none yet.
+        repository: `project.urls.Repository`, e.g. https://example.org/owner/name, or None where there is
+            none yet.
     """
 
     def absolute(match: re.Match[str]) -> str:

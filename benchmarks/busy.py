@@ -1,4 +1,4 @@
-"""An iteration of every CPU preset, quiet and beside one and two busy processes, with 1, 2 and the default threads.
+"""An iteration of every CPU preset, quiet and beside busy processes, with 1, 2 and the default threads.
 
 Times are ratios to one thread under the same load.
 
@@ -87,7 +87,10 @@ def measure(name: str, loads: tuple[int, ...], turns: int, tasks: int) -> list[d
 
 
 def sizes() -> list[dict[str, Any]]:
-    """Random Qwen2 models of growing size: seconds with one thread, two threads' ratio, training and decoding."""
+    """Random Qwen2 models of growing size.
+
+    Seconds with one thread, two threads' ratio, training and decoding.
+    """
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 

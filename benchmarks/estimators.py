@@ -2,8 +2,9 @@
 
     PYTHONPATH=src python benchmarks/estimators.py [--truths runs/credit] [--learning docs/results/textcraft]
 
-Truths are those of benchmarks/credit_study.py, which says how they are collected; what is not there is left out
-and named. `--learning` adds the rank correlation of credit on the first batch with the success learned after it.
+Truths are those of benchmarks/credit_study.py, which says how they are collected; what is not there is left
+out and named. `--learning` adds the rank correlation of credit on the first batch with the success learned
+after it.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ from bipace.truth.worlds import world_truth
 ACTORS = ("textcraft-demo", "textcraft-small", "alfworld-small")
 SHOWN = ("pearson", "pearson_corrected", "spearman", "sign", "gradient_cosine")
 VARIANTS = (
-    "gigpo mode=mean_norm", "bigpo eps=0.02", "bipace eps=0.02", "bipace eps=0.1", "bipace clusters=observation",
+    "gigpo mode=mean_norm", "bigpo eps=0.02", "bipace eps=0.02", "bipace eps=0.1",
+    "bipace clusters=observation",
     "diff_peer eps=0.02", "multiscale trajectory=True",
     "mt_grpo reward_at_end=turn", "g2po clusters=features eps=0.02", "graphgpo clusters=features eps=0.02",
     "gagpo clusters=features eps=0.02", "salt clusters=features eps=0.02",
 )  # fmt: skip
 LEARNED = {
-    "gigpo": "gigpo", "gigpo-undivided": "gigpo mode=mean_norm", "hgpo": "hgpo", "grpo": "grpo", "rloo": "rloo",
+    "gigpo": "gigpo", "gigpo-undivided": "gigpo mode=mean_norm", "hgpo": "hgpo", "grpo": "grpo",
+    "rloo": "rloo",
     "state-side-0.02": "bigpo eps=0.02", "bipace-0.02": "bipace eps=0.02", "bipace-0.05": "bipace",
     "bipace-0.10": "bipace eps=0.1", "action-side": "bipace clusters=observation", "pooled": "pooled",
     "diff-peer-0.02": "diff_peer eps=0.02", "multiscale": "multiscale",
@@ -151,9 +154,12 @@ def page(results: Mapping[str, Any], about: Mapping[str, Any]) -> str:
         ]
     lines += [
         "",
-        f"`{about['command']}`, {about['date']}. Metrics are those of [credit.md](../credit.md), intervals of 95 %",
-        "over prompt groups; `pearson_corrected` is over the noise ceiling of the re-rolls. Recipes that read hidden",
-        "states read the layer of the shipped default. EMPG (arXiv 2509.09265) is not here yet: it needs entropies, which no rollout records.",
+        f"`{about['command']}`, {about['date']}. Metrics are those of [credit.md](../credit.md), intervals "
+        f"of 95 %",
+        "over prompt groups; `pearson_corrected` is over the noise ceiling of the re-rolls. Recipes that "
+        "read hidden",
+        "states read the layer of the shipped default. EMPG (arXiv 2509.09265) is not here yet: it needs "
+        "entropies, which no rollout records.",
         "",
         "![correlation and gradient cosine of every recipe](estimators.png)",
     ]

@@ -3,8 +3,8 @@
     PYTHONPATH=src OMP_NUM_THREADS=1 python benchmarks/estimators_cost.py
 
 Recipes over observations are measured on tables without features (G = 8, 20 steps, 30 observations a group);
-`multiscale` with five radii beside one clustering of `bipace` on 10^4 rows with 64 features. Ratios of one run
-mean more than seconds of a busy machine. Writes benchmarks/results/estimators.json.
+`multiscale` with five radii beside one clustering of `bipace` on 10^4 rows with 64 features. Ratios of one
+run mean more than seconds of a busy machine. Writes benchmarks/results/estimators.json.
 """
 
 from __future__ import annotations

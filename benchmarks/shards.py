@@ -1,11 +1,13 @@
-"""What a second process gains: an iteration of each CPU preset in one shard, in two, and in two by two processes.
+"""What a second process gains.
+
+An iteration of each CPU preset in one shard, in two, and in two by two processes.
 
     python benchmarks/shards.py            # about three minutes; writes benchmarks/results/shards.json
     python benchmarks/shards.py --turns 9
 
-The three are measured in turns, so that a drift of the machine falls on all of them; each plays the same iteration
-(a learning rate of 1e-12), and the median of the turns is taken. Ratios are to one shard. What is measured should
-share the machine with nothing else.
+The three are measured in turns, so that a drift of the machine falls on all of them; each plays the same
+iteration (a learning rate of 1e-12), and the median of the turns is taken. Ratios are to one shard. What is
+measured should share the machine with nothing else.
 """
 
 from __future__ import annotations

@@ -116,7 +116,8 @@ def gagpo(
 
 
 def g2po(
-    rows, w=1.0, gamma=0.95, mode="mean_std_norm", clusters="observation", eps=0.05, centroid="mean", whiten=0,
+    rows, w=1.0, gamma=0.95, mode="mean_std_norm", clusters="observation", eps=0.05, centroid="mean",
+    whiten=0,
     convention="paper",
 ):  # fmt: skip
     states = states_of(rows, clusters, eps, centroid, whiten)
@@ -138,7 +139,8 @@ def g2po(
 
 
 def graphgpo(
-    rows, w=1.0, omega=0.1, above=0.0, mode="mean_std_norm", clusters="observation", eps=0.05, centroid="mean",
+    rows, w=1.0, omega=0.1, above=0.0, mode="mean_std_norm", clusters="observation", eps=0.05,
+    centroid="mean",
     whiten=0, convention="paper",
 ):  # fmt: skip
     states = states_of(rows, clusters, eps, centroid, whiten)

@@ -1,8 +1,8 @@
 """A page of the documentation as something that can be followed to the letter.
 
-Fences of a page, in order: one with a file name as its title is that file; `bash` and `python` ones without a title
-are run; one whose title has spaces says what it needs ("needs a GPU") and is not. A line `<!-- in CI: A -> B -->`
-before a fence makes it smaller: A, which must be in it, is replaced by B.
+Fences of a page, in order: one with a file name as its title is that file; `bash` and `python` ones without a
+title are run; one whose title has spaces says what it needs ("needs a GPU") and is not. A line `<!-- in CI: A
+-> B -->` before a fence makes it smaller: A, which must be in it, is replaced by B.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FENCE = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """One fence: its language, its title or None, its text with what CI makes smaller, and the page's line."""
+    """One fence: language, title or None, its text with what CI makes smaller, and the page's line."""
 
     language: str
     title: str | None
@@ -54,7 +54,10 @@ def blocks(page: str) -> list[Block]:
 
 
 def follow(page: Path, folder: Path) -> list[Block]:
-    """Write the page's files into the folder and run its commands there; AssertionError at the first that fails."""
+    """Write the page's files into the folder and run its commands there.
+
+    AssertionError at the first that fails.
+    """
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     found = blocks(page.read_text(encoding="utf-8"))
     for block in found:

@@ -1,4 +1,4 @@
-"""Every public function and class of the stable modules has an example in its docstring, and every example runs."""
+"""Every public function and class of the stable modules has an example, and every example runs."""
 
 import doctest
 import importlib
@@ -32,7 +32,10 @@ STABLE = (
     "bipace.theory.mdp",
     "bipace.theory.textworlds",
 )
-"""What docs/design.md calls stable, and what docs/reference shows beside it: all that they export has an example."""
+"""What docs/design.md calls stable, and what docs/reference shows beside it.
+
+All that they export has an example.
+"""
 
 WITHOUT = {
     "remove_directions",

@@ -123,7 +123,9 @@ EXTRAS: dict[str, tuple[Command, ...]] = {
     "tensorboard": (_train("t", 'run.loggers=["tensorboard"]'),),
     "wandb": (_train("w", 'run.loggers=["wandb"]'),),
     "trackio": (_train("k", 'run.loggers=["trackio"]'),),
-    "trl": (python("import bipace.integrations.trl as t; print(t.StepCreditTrainer.__name__)", "StepCredit"),),
+    "trl": (
+        python("import bipace.integrations.trl as t; print(t.StepCreditTrainer.__name__)", "StepCredit"),
+    ),
     "verl": (
         _VERL_DATA,
         python("import bipace.integrations.verl.plugin, bipace.integrations.verl.trainer"),
@@ -146,7 +148,8 @@ EXTRAS: dict[str, tuple[Command, ...]] = {
         bipace("eval", "runs/b", "--panel", "depth4-panel", "--json", says="success"),
         bipace("study", "study.toml", "--jobs", "1", says="report"),
         bipace("report", "runs/b", "runs/g", says="page"),
-        bipace("credit", "textcraft-small", "env.split=demo", "env.max_steps=6", "--groups", "4", "--group-size", "4",
+        bipace("credit", "textcraft-small", "env.split=demo", "env.max_steps=6", "--groups", "4",
+               "--group-size", "4",
                "--rerolls", "2", says="picture"),
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""`g2po` gives what G2PO's public code gave when it was run once on the same tables (tests/golden/g2po.json)."""
+"""`g2po` gives what G2PO's public code gave, run once on the same tables (tests/golden/g2po.json)."""
 
 import json
 from pathlib import Path

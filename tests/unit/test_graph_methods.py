@@ -55,7 +55,10 @@ def test_distances_by_hand():
 
 
 def test_salt_by_hand():
-    """Both take a to b by the same action; what they do there differs. Success 10 and 0: advantages +-1/sqrt 2."""
+    """Both take a to b by the same action; what they do there differs. Success 10 and 0.
+
+    Advantages +-1/sqrt 2.
+    """
     batch = episodes("ab", "ab", rewards=[10.0, 0.0], actions=["x", "x", "x", "y"])
     half = 5.0 / (np.sqrt(50.0) + 1e-6)
     np.testing.assert_allclose(advantages(batch, recipe("salt")).values, [0.0, half, 0.0, -half], atol=1e-12)
@@ -69,9 +72,13 @@ def test_turns_by_hand():
 
 
 def test_the_turns_baseline_does_not_depend_on_when_an_episode_stops():
-    """Rewards on the way are 1 a turn: with the sum over turns played alone a longer episode would get a bonus."""
+    """Rewards on the way are 1 a turn.
+
+    With the sum over turns played alone a longer episode would get a bonus.
+    """
     batch = build_batch(
-        task=[0] * 4, trajectory=[0, 1, 1, 1], t=[0, 0, 1, 2], reward=[1.0, 1.0, 1.0, 0.0], observation=["s"] * 4,
+        task=[0] * 4, trajectory=[0, 1, 1, 1], t=[0, 0, 1, 2], reward=[1.0, 1.0, 1.0, 0.0],
+        observation=["s"] * 4,
         action=["a"] * 4,
     ).batch  # fmt: skip
     said = advantages(batch, recipe("mt_grpo", reward_at_end="turn", mode="mean_norm")).outcomes[0]
@@ -101,7 +108,10 @@ def test_td_with_lambda_1_is_return_less_value():
 
 
 def test_graphgpo_by_hand():
-    """a -> b -> goal is two steps, a -> c -> b -> goal three: from a, b is worth 10 omega and c is worth 10 omega^2."""
+    """a -> b -> goal is two steps, a -> c -> b -> goal three.
+
+    From a, b is worth 10 omega and c is worth 10 omega^2.
+    """
     batch = episodes("ab", "acb")
     found = step_part(batch, "graphgpo", omega=0.5, mode="mean_norm")
     np.testing.assert_allclose(found, [1.25, 0.0, -1.25, 0.0, 0.0])
@@ -133,7 +143,10 @@ def test_no_success_anywhere_gives_no_signal_and_is_counted(mode):
 
 
 def test_a_cut_episode_makes_no_terminal():
-    """Both end in b by one action; a horizon cut the second. It is no success, and its end is compared with nothing."""
+    """Both end in b by one action; a horizon cut the second.
+
+    It is no success, and its end is compared with nothing.
+    """
     batch = episodes("ab", "ab", cut=(1,))
     said = advantages(batch, recipe("graphgpo")).outcomes[-1]
     assert said.branch[3] == Branch.LONE

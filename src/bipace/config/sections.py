@@ -129,8 +129,8 @@ class ActorConfig(Section):
     processes: int | None = Field(
         default=None,
         ge=1,
-        description="processes that compute the shards side by side; any number gives the same bits; default: one a "
-        "shard, as far as the cores go",
+        description="processes that compute the shards side by side; any number gives the same bits; "
+        "default: one a shard, as far as the cores go",
     )
 
 

@@ -118,7 +118,9 @@ def action_tag(response: str, tokens: Sequence[int] = ()) -> ActionKey:
 
 
 def tag_verb(response: str, tokens: Sequence[int] = ()) -> ActionKey:
-    """Name of the first complete tag pair that is no reasoning, lower-cased: `search` of `<search>...</search>`.
+    """Name of the first complete tag pair that is no reasoning, lower-cased.
+
+    `search` of `<search>...</search>`.
 
     For agents whose tags say what they do (`<search>`, `<answer>`). Pairs named think, thinking, thought or
     reasoning are passed over with what is in them. Without any other pair: the whole response, stripped and
@@ -173,7 +175,7 @@ ACTION_KEYS: dict[str, Callable[[str, Sequence[int]], ActionKey]] = {
 
 
 def tool_call(call: Mapping[str, Any]) -> str:
-    """A structured call as text, equal exactly where name and arguments are equal: `search({"query": "tea"})`.
+    """A structured call as text, as `search({"query": "tea"})`: equal where name and arguments are equal.
 
     Arguments are written as JSON with sorted keys, and numbers such as 2.0 as 2 (as RFC 8785 does); the
     call's id is left out. Argument text that is no JSON stands as it is, stripped.
@@ -208,7 +210,7 @@ def tool_call(call: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The value with text as keys and whole numbers without a fraction, so that equal arguments are written alike."""
+    """The value with text as keys and whole numbers without a fraction: equal arguments look alike."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Held-out agreement: does the gradient that some trajectories' advantages make also pay off on another trajectory?
+"""Held-out agreement: does the gradient that some trajectories make also pay off on another trajectory?
 
 What a recipe is for is the policy gradient, so its clusters are judged by it. For every trajectory tau of a
 prompt group p, the recipe is evaluated on the table without tau. With g_i the policy gradient of step i (any
@@ -55,7 +55,7 @@ class Agreement:
         return np.array([_ratio(a, b) for a, b in zip(gained, square, strict=True)])
 
     def behind(self, other: Agreement) -> tuple[float, float]:
-        """How far this one is behind another one, and the standard error of that (jackknife over prompt groups)."""
+        """How far this one is behind another, and the standard error of that (jackknife over groups)."""
         gaps = other.without_each() - self.without_each()
         n = len(gaps)
         error = float(np.sqrt((n - 1) / n * ((gaps - gaps.mean()) ** 2).sum())) if n else 0.0

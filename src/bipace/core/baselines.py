@@ -1,3 +1,4 @@
+# long: every public part carries an example that a test runs; without them it is under 300 lines.
 """The choices inside a term: Q, V, the scale, and what happens when a step has no peer to be compared with.
 
 Each is a plain function of `Peers` returning [N] numbers, so that a reader's own choice is a function in the
@@ -94,7 +95,10 @@ class Peers:
 
     @cached_property
     def n_trajectories(self) -> Ints:
-        """[N] trajectories that have a member in the row's cluster; the members where they are trajectories."""
+        """[N] trajectories that have a member in the row's cluster.
+
+        The members where they are trajectories.
+        """
         if self.trajectory is None:
             return self.n
         first = segments.first_rows(segments.pair(self.cluster, self.trajectory))
@@ -178,7 +182,9 @@ def leave_trajectory_out(peers: Peers) -> Floats:
 
 
 def trajectories_mean(peers: Peers) -> Floats:
-    """V = mean over the prompt group's trajectories, each counted once: for returns that are one number a trajectory.
+    """V = mean over the prompt group's trajectories, each counted once.
+
+    For returns that are one number a trajectory.
 
     Raises:
         ValueError: peers whose members are trajectories; `cluster_mean` is theirs.
@@ -223,7 +229,9 @@ def no_scale(peers: Peers) -> Floats:
 
 
 def cluster_std(peers: Peers, ddof: int = 1, delta: float = 1e-6) -> Floats:
-    """Divide by sigma_C + delta (`mean_std_norm`): sample deviation (ddof 1) or population deviation (ddof 0).
+    """Divide by sigma_C + delta (`mean_std_norm`).
+
+    Sample deviation (ddof 1) or population deviation (ddof 0).
 
     Examples:
         >>> from bipace.core.baselines import cluster_std

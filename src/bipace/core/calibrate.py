@@ -1,4 +1,6 @@
-"""Choosing the radius without labels: which clusters predict a step's return best when its own trajectory is left out?
+"""Choosing the radius without labels.
+
+Which clusters predict a step's return best when its own trajectory is left out?
 
 A cluster is useful as a baseline where the other trajectories' members foretell a step's return. So the
 criterion is
@@ -95,7 +97,7 @@ def prediction_error(batch: StepBatch, labels: Ints, returns: Floats, k: float =
 
 
 def foretold(batch: StepBatch, labels: Ints, returns: Floats, k: float = 1.0) -> tuple[Floats, Bools]:
-    """[N] what the other trajectories say of each step's return, and [N] whether there are any in the prompt group.
+    """[N] what the other trajectories say of each step's return, and [N] whether the group has any.
 
     The mean of the cluster's members in other trajectories, shrunk by k pseudo-members towards the mean of
     the prompt group's other trajectories. Labels and k as in `prediction_error`.
@@ -115,7 +117,9 @@ def calibrate(
     centroid: Centroid = "mean",
     k: float = 1.0,
 ) -> Calibration:
-    """The radius (and whitening) of a grid with the least prediction error; ties go to the first in grid order.
+    """The radius (and whitening) of a grid with the least prediction error.
+
+    Ties go to the first in grid order.
 
     The inner products of a prompt group are taken once for all radii. A grid of one point is that point.
 
@@ -191,7 +195,7 @@ class ByCalibratedFeatures:
 
 @dataclass(frozen=True)
 class ByScannedFeatures:
-    """`by_features` with layer and radius left open until `bipace.core.scan` has chosen them (eps = "calibrate").
+    """`by_features` with layer and radius open until `bipace.core.scan` has chosen them (eps = "calibrate").
 
     Attributes:
         gamma: discount of the returns.
@@ -255,7 +259,7 @@ def hold(recipe: Recipe, eps: float, whiten: int) -> Recipe:
 
 
 def open_directions(recipe: Recipe) -> tuple[int, ...] | None:
-    """The whitenings to try where a clustering waits for `bipace.core.scan` (eps = "calibrate"); else None."""
+    """The whitenings to try where a clustering waits for `bipace.core.scan` (eps = "calibrate"), or None."""
     inner = (t.clusters.clusters if isinstance(t.clusters, ByChance) else t.clusters for t in recipe.terms)
     return next((found.directions for found in inner if isinstance(found, ByScannedFeatures)), None)
 

@@ -304,7 +304,10 @@ def prompt_groups(batch: StepBatch) -> list[Ints]:
 
 
 def vectors_of(features: Features, rows: Ints) -> Features:
-    """The vectors of a prompt group: a view where they lie side by side, since a gather is a pass over all of them."""
+    """The vectors of a prompt group.
+
+    A view where they lie side by side, since a gather is a pass over all of them.
+    """
     first = int(rows[0])
     if isinstance(features, np.ndarray) and np.array_equal(rows, np.arange(first, first + len(rows))):
         return features[first : first + len(rows)]

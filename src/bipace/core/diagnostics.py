@@ -77,27 +77,32 @@ def cluster_diagnostics(batch: StepBatch, outcome: Outcome) -> dict[str, float]:
 
 
 _CLUSTER_KEYS = (
-    "clusters", "singleton_rate", "lone_step_share", "cluster_size_mean", "cluster_size_p90", "cluster_size_max",
+    "clusters", "singleton_rate", "lone_step_share", "cluster_size_mean", "cluster_size_p90",
+    "cluster_size_max",
     "largest_share", "comparable_pairs", "trajectories_per_cluster", "loop_clusters", "actions_per_cluster",
     "multi_action_rate",
 )  # fmt: skip
 
 
 def degenerate_clusters(found: Mapping[str, float]) -> str:
-    """What is wrong with clusters in which hardly anything is compared, or everything is; "" where nothing is.
+    """What is wrong with clusters in which hardly anything is compared, or everything is.
+
+    "" where nothing is.
 
     Args:
         found: the result of `cluster_diagnostics`.
     """
     if found["lone_step_share"] >= _NEARLY_ALL:
         return (
-            f"{100 * found['lone_step_share']:.0f} % of the steps are alone in their cluster, so the step term says "
+            f"{100 * found['lone_step_share']:.0f} % of the steps are alone in their cluster, so the step "
+            f"term says "
             "hardly anything; take a larger credit.eps, or choose layer and eps with `bipace calibrate`"
         )
     if found["singleton_rate"] <= _FEW_SINGLETONS and found["largest_share"] >= _MOST_OF_A_GROUP:
         return (
             f"one cluster holds {100 * found['largest_share']:.0f} % of its prompt group and only "
-            f"{100 * found['singleton_rate']:.0f} % of the clusters hold one step, so different states are compared as "
+            f"{100 * found['singleton_rate']:.0f} % of the clusters hold one step, so different states are "
+            f"compared as "
             "one; take a smaller credit.eps, or choose layer and eps with `bipace calibrate`"
         )
     return ""
@@ -114,8 +119,8 @@ def batch_diagnostics(batch: StepBatch) -> dict[str, float]:
     """Prompt groups: how many, how many hold one trajectory, no outcome variance, or no success.
 
     Variance is judged on the trajectory return without penalties, so an all-fail group counts as one whatever
-    was taken off for invalid actions. A trajectory succeeded where its return is above 0 and no horizon cut it
-    (`bipace.core.graph.succeeded`).
+    was taken off for invalid actions. A trajectory succeeded where its return is above 0 and no horizon cut
+    it (`bipace.core.graph.succeeded`).
     """
     if not len(batch):
         return dict.fromkeys(
@@ -137,7 +142,7 @@ def batch_diagnostics(batch: StepBatch) -> dict[str, float]:
 
 
 def aliasing(batch: StepBatch) -> float:
-    """Share of (task, observation, action) triples seen twice or more that led to different next observations.
+    """Share of (task, observation, action) triples seen twice that led to different next observations.
 
     Above 0 in a deterministic environment, the observation does not identify the state. 0 where nothing
     repeats.

@@ -54,7 +54,9 @@ def canonical(value: object, depth: int = _DEPTH) -> Hashable:
 
 
 def ranked(values: Sequence[object]) -> Ints:
-    """[N] labels in the order of the values themselves, not of their arrival: numbers by size, text by code point.
+    """[N] labels in the order of the values themselves, not of their arrival.
+
+    Numbers by size, text by code point.
 
     Values of other types, and mixtures, are ordered by type and content: stable, without a meaning.
     """

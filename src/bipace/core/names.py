@@ -1,4 +1,7 @@
-"""Names that users write: what to say of an unknown one, and former ones that are understood for one release."""
+"""Names that users write.
+
+What to say of an unknown one, and former ones that are understood for one release.
+"""
 
 from __future__ import annotations
 

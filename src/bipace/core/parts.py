@@ -1,4 +1,6 @@
-"""What a part of a term says of itself: what it is called, which options it has, and what it needs of the table.
+"""What a part of a term says of itself.
+
+What it is called, which options it has, and what it needs of the table.
 
 A part is a return, a clustering, a Q, a V, a scale or a fallback. Any plain function is one. A part that
 reads an optional column of the table *declares* it, so that a run captures hidden states, keeps texts or

@@ -1,4 +1,7 @@
-"""A user's own recipe or environment: an object found by `module:attribute` or `path/to/file.py:attribute`."""
+"""A user's own recipe or environment.
+
+An object found by `module:attribute` or `path/to/file.py:attribute`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ __all__ = ["load_attribute"]
 
 
 def load_attribute(where: str, subject: str) -> Any:
-    """The object that `where` names. Its file or module is run: the user's own code, because the user named it.
+    """The object that `where` names. Its file or module is run.
+
+    The user's own code, because the user named it.
 
     A file is run once per process; a second attribute of the same file comes from the same module.
 

@@ -1,4 +1,4 @@
-"""Partial pooling: values of small clusters shrink towards their prompt group's, in place of a cliff at one member.
+"""Partial pooling: values of small clusters shrink towards their prompt group's; no cliff at one member.
 
 A cluster's mean of few returns is noisy, and a cluster of one says nothing at all. Shrinkage with k
 pseudo-members, (sum R + k prior) / (n + k), is the posterior mean of a normal model with k = sigma^2 / tau^2:
@@ -27,7 +27,9 @@ _LEAST, _MOST = (
 
 
 def pooled_v(peers: Peers, k: Prior = 0.5) -> Floats:
-    """V = (sum_C R + k m) / (n + k), m the mean return of the prompt group's rows; a group of one row gives its own R.
+    """V = (sum_C R + k m) / (n + k), m the mean return of the prompt group's rows.
+
+    A group of one row gives its own R.
 
     Args:
         peers: with `group`.
@@ -79,7 +81,7 @@ def group_std(peers: Peers, delta: float = 1e-6) -> Floats:
 
 
 def pseudo_members(values: Floats, inner: Ints, outer: Ints) -> float:
-    """Pseudo-members k = sigma^2 / tau^2 by moments (one-way random effects, unbalanced), between 1/16 and 16.
+    """Pseudo-members k = sigma^2 / tau^2 by moments (one-way random effects), between 1/16 and 16.
 
     sigma^2 is the mean square inside inner segments and tau^2 what the spread of inner means around their
     outer segment's mean has beyond it. Nothing to estimate from (no inner segment of two, or none beside

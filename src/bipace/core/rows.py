@@ -234,7 +234,8 @@ def _warn_lone(batch: StepBatch) -> None:
     task = batch.task[first]
     if len(task) > 1 and len(np.unique(task)) == len(task):
         warnings.warn(
-            f"all {len(task)} prompt groups hold one trajectory, so that no comparison is possible and advantages are "
+            f"all {len(task)} prompt groups hold one trajectory, so that no comparison is possible and "
+            f"advantages are "
             "0; is the task key unique per trajectory? Rollouts of one task must share it",
             LoneGroupsWarning,
             stacklevel=3,

@@ -12,7 +12,9 @@ __all__ = ["sample_batch", "sample_peers"]
 
 
 def sample_batch() -> StepBatch:
-    """Two trajectories of one task: both open the door, then one walks on (reward 1) and one waits (reward 0).
+    """Two trajectories of one task.
+
+    Both open the door, then one walks on (reward 1) and one waits (reward 0).
 
     Features of the four states: the two at the door are equal, the two in the hall are 0.05 apart by cosine.
 
@@ -37,7 +39,9 @@ def sample_batch() -> StepBatch:
 
 
 def sample_peers() -> Peers:
-    """One cluster of three steps: the first two took the same action and earned 1 and 0, the third earned 0.5.
+    """One cluster of three steps.
+
+    The first two took the same action and earned 1 and 0, the third earned 0.5.
 
     Examples:
         >>> from bipace.core.sample import sample_peers

@@ -39,7 +39,10 @@ def pair(a: Ints, b: Ints) -> Ints:
 
 
 def first_rows(labels: Ints) -> Ints:
-    """The first row index of each label that is there, in label order: one representative row a segment, [K]."""
+    """The first row index of each label that is there, in label order.
+
+    One representative row a segment, [K].
+    """
     first = np.full(int(labels.max(initial=-1)) + 1, -1)
     first[labels[::-1]] = np.arange(len(labels) - 1, -1, -1)  # the last to be written is the first row
     return first[first >= 0]

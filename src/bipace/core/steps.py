@@ -102,7 +102,8 @@ class StepBatch:
             object.__setattr__(self, "features", _features(self.features, n))
         if self.texts is not None and n and int(self.observation.max()) >= len(self.texts):
             raise ValueError(
-                f"texts: has {len(self.texts)} entries but observation holds label {int(self.observation.max())}; "
+                f"texts: has {len(self.texts)} entries but observation holds label "
+                f"{int(self.observation.max())}; "
                 "give one text per observation label"
             )
         self._check_trajectories()
@@ -144,7 +145,8 @@ class StepBatch:
             i = int(np.flatnonzero(wrong)[0])
             kind = "duplicate (trajectory, t)" if not first[i] and t[i] == t[i - 1] else "a gap in t"
             raise ValueError(
-                f"t: {kind} in trajectory {trajectory[i]}: found t={t[i]} where t={expected[i]} was expected; "
+                f"t: {kind} in trajectory {trajectory[i]}: found t={t[i]} where t={expected[i]} was "
+                f"expected; "
                 "every trajectory needs t = 0, 1, ..., each once"
             )
 
@@ -179,6 +181,7 @@ def _require_finite(name: str, array: NDArray[Any], first_row: int = 0) -> None:
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(
-            f"{name}: {array[where]} at row {first_row + where[0]}; must be finite. Drop that trajectory before "
+            f"{name}: {array[where]} at row {first_row + where[0]}; must be finite. Drop that trajectory "
+            f"before "
             "building the table (bipace.core.rows.build_batch does it and says so)"
         )

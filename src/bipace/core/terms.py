@@ -94,14 +94,18 @@ def modes(
         return trajectory_mode or default[0], step_mode or default[1]
     if trajectory_mode is not None or step_mode is not None:
         raise ValueError(
-            f"mode: {mode!r} sets both terms, and trajectory_mode={trajectory_mode!r}, step_mode={step_mode!r} set "
+            f"mode: {mode!r} sets both terms, and trajectory_mode={trajectory_mode!r}, "
+            f"step_mode={step_mode!r} set "
             "one each; give either mode, or the other two"
         )
     return mode, mode
 
 
 def trajectory_term(mode: Mode, convention: Convention, v: Callable[[Peers], Floats] = cluster_mean) -> Term:
-    """Whole returns compared over the prompt group: over its trajectories, or as verl-agent does over its rows."""
+    """Whole returns compared over the prompt group.
+
+    Over its trajectories, or as verl-agent does over its rows.
+    """
     require_known("convention", convention, ("paper", "verl_agent"))
     scale = SCALES[require_known("mode", mode, SCALES)]
     returns = charged(trajectory_return, convention)
@@ -122,7 +126,10 @@ def step_term(
     fallback: Fallback = "never",
     leave_out: LeaveOut = "nothing",
 ) -> Term:
-    """Returns-to-go compared inside clusters of steps; the baseline may leave the step's own trajectory out."""
+    """Returns-to-go compared inside clusters of steps.
+
+    The baseline may leave the step's own trajectory out.
+    """
     outside = require_known("leave_out", leave_out, ("nothing", "trajectory")) == "trajectory"
     return Term(
         charged(ReturnToGo(gamma), convention),
@@ -161,8 +168,8 @@ def local_clusters(clusters: str, gamma: float, eps: Eps, centroid: Centroid, wh
         return ByChance(near) if clusters == "chance" else near
     if isinstance(eps, str) or isinstance(whiten, str):
         raise ValueError(
-            f'eps, whiten: {eps!r}, {whiten!r}; eps is a number, "auto" or "calibrate", whiten="auto" goes with '
-            'eps="auto" or "calibrate", and clusters="ngrams" needs a number'
+            f'eps, whiten: {eps!r}, {whiten!r}; eps is a number, "auto" or "calibrate", whiten="auto" goes '
+            'with eps="auto" or "calibrate", and clusters="ngrams" needs a number'
         )
     if clusters == "ngrams":
         return ByNgrams(eps, centroid=centroid)

@@ -49,7 +49,10 @@ class Decoder(Protocol):
     def session(
         self, prompts: Sequence[Sequence[int]], copies: int = 1, *, capacity: int, layer: int | None = None
     ) -> Session:
-        """Begin decoding: each prompt computed once, then copied to `copies` rows; `layer` is the state to keep."""
+        """Begin decoding: each prompt computed once, then copied to `copies` rows.
+
+        `layer` is the state to keep.
+        """
         ...
 
     def sync(self) -> None:
@@ -77,6 +80,7 @@ class Start:
     tokens: tuple[int, ...] = ()
 
 
+# long: a quarter of it says what each of its settings is.
 @dataclass(frozen=True)
 class Collector:
     """How rollouts are made.
@@ -114,8 +118,9 @@ class Collector:
     def rules(self) -> Rules:
         """What an episode is told by."""
         return Rules(
-            self.style, self.tagged, self.lowercase, self.strict, self.suite.instructions if self.instructions else "",
-            self.history_length, self.max_steps, self.max_new_tokens, self.max_tokens, offers_of(self.suite).task_text,
+            self.style, self.tagged, self.lowercase, self.strict,
+            self.suite.instructions if self.instructions else "", self.history_length, self.max_steps,
+            self.max_new_tokens, self.max_tokens, offers_of(self.suite).task_text,
         )  # fmt: skip
 
     def collect(

@@ -37,7 +37,8 @@ def load_actor(config: Config, checkpoint: Path | None = None) -> Actor:
     if settings.dtype == "bfloat16" and not settings.lora_rank:
         # AdamW moves a weight by about the learning rate; a bfloat16 weight of 0.02 has neighbours 1e-4 away.
         raise ConfigError(
-            "actor.dtype: bfloat16 without LoRA would round most updates away; set actor.lora_rank=32, or keep "
+            "actor.dtype: bfloat16 without LoRA would round most updates away; set actor.lora_rank=32, or "
+            "keep "
             "float32 weights with actor.autocast=true"
         )
     folder = actor_folder(settings.folder) if checkpoint is None else checkpoint / "actor"
@@ -80,7 +81,8 @@ def open_actor(folder: Path, *, device: str = "cpu", dtype: torch.dtype = torch.
     for name, weight in actor.model.state_dict().items():
         if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
             raise ConfigError(
-                f"actor.folder: {folder}: the weights {name} are not all finite numbers; take an earlier checkpoint"
+                f"actor.folder: {folder}: the weights {name} are not all finite numbers; take an earlier "
+                f"checkpoint"
             )
     return actor
 
@@ -146,7 +148,8 @@ def _horizon(config: Config, suite: Suite) -> int:
     steps: object = suite.max_steps if config.env.max_steps is None else config.env.max_steps
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ConfigError(
-            f"env.suite: {suite.name}.max_steps is {steps!r}, expected a whole number of at least 1; mend the suite or "
+            f"env.suite: {suite.name}.max_steps is {steps!r}, expected a whole number of at least 1; mend "
+            f"the suite or "
             "set env.max_steps"
         )
     return steps

@@ -1,4 +1,7 @@
-"""Layer and radius from the first rollouts: what `credit.eps=calibrate` and `bipace calibrate` do with a model."""
+"""Layer and radius from the first rollouts.
+
+What `credit.eps=calibrate` and `bipace calibrate` do with a model.
+"""
 
 from __future__ import annotations
 

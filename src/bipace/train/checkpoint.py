@@ -101,7 +101,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, checkpoint: Path) -> None:
         fits = index < len(shapes) and {"step", "exp_avg", "exp_avg_sq"} == entry.keys()
         if not fits or any(value.shape != shapes[index] for key, value in entry.items() if key != "step"):
             raise ConfigError(
-                f"{path}: does not fit the actor (entry {index} of {len(shapes)}); it belongs to another checkpoint"
+                f"{path}: does not fit the actor (entry {index} of {len(shapes)}); it belongs to another "
+                f"checkpoint"
             )
     trained = sum(parameter.requires_grad for parameter in parameters)  # of adapters, a few of all
     if state and len(state) != trained:

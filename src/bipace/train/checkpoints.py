@@ -92,7 +92,9 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def settle(folder: Path, last: int | None, best: int | None, *, kept: tuple[int, ...] = ()) -> list[str]:
-    """Point `last` and `best` at the checkpoints of these iterations (None: no link), and drop what nothing needs.
+    """Point `last` and `best` at the checkpoints of these iterations (None.
+
+    No link), and drop what nothing needs.
 
     A run killed between the two links, or while it pruned, is brought to where it would have gone on. Where a
     copy has folders in the place of links, each becomes the checkpoint it is a copy of.
@@ -120,7 +122,8 @@ def settle(folder: Path, last: int | None, best: int | None, *, kept: tuple[int,
             continue
         if iteration is not None:
             said.append(
-                f"{link}: the checkpoint of iteration {iteration} is gone; the next better one takes its place"
+                f"{link}: the checkpoint of iteration {iteration} is gone; the next better one takes its "
+                f"place"
             )
         link.unlink(missing_ok=True)
     return said + prune(folder, kept)
@@ -140,7 +143,9 @@ def seal(checkpoint: Path) -> None:
 
 
 def prune(folder: Path, kept: tuple[int, ...] = ()) -> list[str]:
-    """Delete checkpoints that neither `last` nor `best` points at; returns what stays because not all of it is ours.
+    """Delete checkpoints that neither `last` nor `best` points at.
+
+    Returns what stays because not all of it is ours.
 
     Args:
         folder: the run folder.
@@ -173,7 +178,7 @@ def remove(checkpoint: Path) -> bool:
 
 
 def is_sealed(checkpoint: Path) -> bool:
-    """True where every file of the folder is on the list that was written with them (`seal`), or it holds nothing."""
+    """True where every file of the folder is on the list written with them (`seal`), or it is empty."""
     try:
         listed = json.loads((checkpoint / FILES).read_text(encoding="utf-8"))
         return {*_files(checkpoint)} <= {*listed, FILES}

@@ -63,7 +63,10 @@ class Config(Settings):
     run: RunConfig = Field(default_factory=RunConfig)
 
     def notes(self) -> list[str]:
-        """Sentences about what is legal and probably not meant: a layer without its radius, or a radius without."""
+        """Sentences about what is legal and probably not meant.
+
+        A layer without its radius, or a radius without.
+        """
         default = FeatureConfig.model_fields["layer"].default
         layer, eps = self.features.layer, self.credit.get("eps")
         named = layer != default
@@ -94,7 +97,8 @@ class Config(Settings):
         made = self.recipe()
         if self.rollout.group_size == 1 and made.compares_steps:
             raise ValueError(
-                f"rollout.group_size: 1 with the step-level recipe {self.estimator!r}: in a group of one trajectory a "
+                f"rollout.group_size: 1 with the step-level recipe {self.estimator!r}: in a group of one "
+                f"trajectory a "
                 "step has no peers and every advantage would be 0; use rollout.group_size=8"
             )
         if self.rollout.engine == "vllm" and self.features.source == "rollout":
@@ -216,7 +220,7 @@ def describe_config(config: Config) -> list[tuple[str, str, str]]:
 
 
 def config_schema(estimator: str = "bipace") -> list[dict[str, Any]]:
-    """Every key with its type, default and meaning, the options of an estimator among them (`bipace config --json`).
+    """Every key with type, default and meaning, an estimator's options among them (`bipace config --json`).
 
     Raises:
         ValueError: an unknown estimator.
@@ -228,7 +232,10 @@ def config_schema(estimator: str = "bipace") -> list[dict[str, Any]]:
 
 
 def value_of(config: Config, row: Mapping[str, Any]) -> Any:
-    """The value that a configuration has for a row of `config_schema`, as in JSON: the default where none is set."""
+    """The value that a configuration has for a row of `config_schema`, as in JSON.
+
+    The default where none is set.
+    """
     section, _, leaf = str(row["key"]).partition(".")
     found = config.model_dump(mode="json")[section]
     return found.get(leaf, row["default"]) if leaf else found

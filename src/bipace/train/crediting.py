@@ -80,7 +80,10 @@ class Crediting:
     def _calibrated(
         self, actor: Actor, rows: Rows, sequences: Sequence[TokenSequence], iteration: int
     ) -> tuple[StepBatch, Recipe, dict[str, float]]:
-        """The table, the recipe at its radius, and what to log; eps="calibrate" chooses layer and radius, once."""
+        """The table, the recipe at its radius, and what to log.
+
+        Eps="calibrate" chooses layer and radius, once.
+        """
         if self.radius is not None or open_directions(self.recipe) is None:
             every = self.config.features.calibrate_every
             recipe, self.radius, metrics = at_radius(

@@ -1,4 +1,4 @@
-"""Which extra brings which package, read from the installed package's own metadata, and what is missing of one."""
+"""Which extra brings which package, by the installed package's own metadata, and what is missing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^]]*)\])?([^;]*);.*extra == 
 
 
 def extras() -> dict[str, set[str]]:
-    """Extra -> the packages it brings, those of the extras it includes too; empty where bipace is not installed."""
+    """Extra -> the packages it brings, those of the extras it includes too.
+
+    Empty where bipace is not installed.
+    """
     try:
         lines = requires("bipace") or []
     except PackageNotFoundError:

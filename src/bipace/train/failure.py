@@ -13,7 +13,10 @@ from bipace.train.extras import extra_of
 __all__ = ["BROKE_DOWN", "BUG", "INTERRUPTED", "MACHINE", "NO", "WRONG_INPUT", "explain", "fail"]
 
 NO, WRONG_INPUT, BROKE_DOWN, MACHINE, BUG, INTERRUPTED, CLOSED = 1, 2, 3, 4, 70, 130, 141
-"""1: the answer is no; 2: wrong input; 3: the run broke down; 4: disk, permission, network; 70: a bug; 130: Ctrl-C."""
+"""1: the answer is no; 2: wrong input; 3: the run broke down; 4: disk, permission, network; 70: a bug; 130.
+
+Ctrl-C.
+"""
 
 _PACKAGES = {"sklearn": "scikit-learn", "tomli_w": "tomli-w", "Stemmer": "PyStemmer", "PIL": "pillow"}
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -59,7 +62,8 @@ def _of_the_machine(error: OSError) -> tuple[str, int]:
     where = f" {error.filename}" if error.filename else ""
     if error.errno in _FULL:
         return (
-            f"no space left on the disk while writing{where or ' the results'}; free some space and run it again "
+            f"no space left on the disk while writing{where or ' the results'}; free some space and run it "
+            f"again "
             "(a training run goes on with --resume from its last whole checkpoint)",
             MACHINE,
         )

@@ -31,7 +31,10 @@ class FolderInUse(ConfigError):
 
 
 def write_json(path: Path, content: Any) -> None:
-    """`bipace.files.write_json` into a folder that is `held`: what a kill has left is taken away by the next write."""
+    """`bipace.files.write_json` into a folder that is `held`.
+
+    What a kill has left is taken away by the next write.
+    """
     files.write_json(path, content, alone=True)
 
 
@@ -42,7 +45,10 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def one_kind_of_full_disk(folder: Path) -> Iterator[None]:
-    """The libraries that write weights and tokenizers report a full disk each in its own way; here it is an OSError."""
+    """The libraries that write weights and tokenizers report a full disk each in its own way.
+
+    Here it is an OSError.
+    """
     try:
         yield
     except OSError as error:

@@ -60,7 +60,7 @@ def _title(run: Run) -> str:
 
 
 def summarize(run: Run, seconds: Mapping[str, float]) -> dict[str, Any]:
-    """The run in numbers: first and last validation of every panel, time, and credit's share of an iteration."""
+    """The run in numbers: first and last validation of every panel, time, credit's share of an iteration."""
     log = read_metrics(run.folder)
     shares = [m["perf/credit_share"] for m in log if "perf/credit_share" in m]
     panels = {name: _first_and_last(history) for name, history in run.validations.items()}
@@ -115,7 +115,9 @@ def _first_and_last(history: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def gain_interval(
     before: float, before_ci: list[float] | None, after: float, after_ci: list[float] | None
 ) -> list[float] | None:
-    """95 % interval of after - before, from the two intervals: the distances to their far ends, square and add.
+    """95 % interval of after - before, from the two intervals.
+
+    The distances to their far ends, square and add.
 
     With Wilson's intervals this is Newcombe's method 10 (Statistics in Medicine 17, 1998) for independent
     samples. The two evaluations play the same tasks, so it errs on the wide side. None where one interval is

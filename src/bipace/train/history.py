@@ -1,4 +1,4 @@
-"""A run's logs: one JSON line after the other, each with its iteration, cut back to a checkpoint when a run goes on.
+"""A run's logs: JSON lines, each with its iteration, cut back to a checkpoint when a run goes on.
 
 Lines behind the checkpoint are dropped, for they are made again, the same to the bit; so is a last line that
 a kill cut off. A damaged line anywhere else is no leftover of ours: the run is refused before anything is
@@ -65,7 +65,7 @@ def rewind_logs(folder: Path, iteration: int) -> None:
 
 
 def drop_validations(folder: Path, iteration: int, panels: Sequence[str]) -> None:
-    """Take what was logged of the panels at an iteration out of metrics.jsonl, and delete their per-task results."""
+    """Take the panels' validations at an iteration out of metrics.jsonl; delete their per-task results."""
     path = folder / "metrics.jsonl"
     lines = path.read_bytes().splitlines(keepends=True) if panels and path.is_file() else []
     for i, line in enumerate(lines):
@@ -84,7 +84,7 @@ def drop_validations(folder: Path, iteration: int, panels: Sequence[str]) -> Non
 
 
 def _drop_results(folder: Path, dropped: Callable[[int, str], bool]) -> None:
-    """Delete the per-task results (`validation/iteration-N.PANEL.jsonl`) for which dropped(N, PANEL) holds."""
+    """Delete the per-task results (`validation/iteration-N.PANEL.jsonl`) where dropped(N, PANEL) holds."""
     for path in (folder / "validation").glob("iteration-*"):
         match = _RESULTS.fullmatch(path.name)
         if match and path.is_file() and dropped(int(match[1]), match[2]):
@@ -99,7 +99,8 @@ def _kept_bytes(path: Path, iteration: int) -> tuple[int, bool]:
             found = _iteration(line)
             if found is None and not (last and not line.endswith(b"\n")):
                 raise ConfigError(
-                    f"{path}: line {number} is damaged; mend it, or delete it to go on without it, and resume again"
+                    f"{path}: line {number} is damaged; mend it, or delete it to go on without it, and "
+                    f"resume again"
                 )
             if found is not None and found <= iteration:
                 kept, open_end = kept + len(line), not line.endswith(b"\n")

@@ -84,7 +84,9 @@ class Demonstration:
 
 
 def demonstrate(suite: Suite, tasks: Sequence[str], max_steps: int) -> Iterator[Demonstration]:
-    """Play the suite's expert on each task; tasks it has no plan for, or a plan longer than max_steps, are left out.
+    """Play the suite's expert on each task.
+
+    Tasks it has no plan for, or a plan longer than max_steps, are left out.
 
     A suite whose expert knows what an agent cannot see may offer a `demonstration`, which finds it by acting;
     that is played instead. A task whose environment fails on the way is left out with a warning.
@@ -110,7 +112,10 @@ def demonstrate(suite: Suite, tasks: Sequence[str], max_steps: int) -> Iterator[
 def encode(
     chat: Chat, tokenizer: Any, demonstration: Demonstration, end_token: int, turns: int | None = None
 ) -> TokenSequence:
-    """Tokens of a demonstration (its first turns) as a rollout would hold them: each action ends with the end token."""
+    """Tokens of a demonstration (its first turns) as a rollout would hold them.
+
+    Each action ends with the end token.
+    """
     tokens = chat.prompt(demonstration.first)
     spans: list[tuple[int, int]] = []
     for action, answer in demonstration.turns[:turns]:

@@ -1,4 +1,6 @@
-"""Trackers beside the console and metrics.jsonl: TensorBoard, Weights & Biases (offline unless told), trackio.
+"""Trackers beside the console and metrics.jsonl.
+
+TensorBoard, Weights & Biases (offline unless told), trackio.
 
 Each is optional, switched on by `run.loggers`, and gets every line of metrics.jsonl with its iteration as the
 step. Nothing is sent anywhere unless the tracker's own environment variables say so.
@@ -29,7 +31,8 @@ def check_loggers(names: Iterable[str]) -> None:
     for name in names:
         if importlib.util.find_spec(name) is None:
             raise ValueError(
-                f"run.loggers: {name} is not installed: pip install 'bipace[{name}]', or leave it out of run.loggers"
+                f"run.loggers: {name} is not installed: pip install 'bipace[{name}]', or leave it out of "
+                f"run.loggers"
             )
 
 

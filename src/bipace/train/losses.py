@@ -44,7 +44,7 @@ def policy_loss(
 
 
 def k3(logprobs: torch.Tensor, reference_logprobs: torch.Tensor) -> torch.Tensor:
-    """KL(policy || reference) per token by the k3 estimator, exp(x) - x - 1 with x = ref - logp, clamped to +-10.
+    """KL(policy || reference) per token by k3: exp(x) - x - 1 with x = ref - logp, clamped to +-10.
 
     Never negative, low variance (`low_var_kl`). Source: Schulman, "Approximating KL divergence" (2020).
     """

@@ -1,4 +1,7 @@
-"""Messages between the processes of one run, over a socket that no one else has; nothing of it reaches a disk."""
+"""Messages between the processes of one run, over a socket that no one else has.
+
+Nothing of it reaches a disk.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,8 @@ class Answer:
         values: one answer a request.
         problem: why there are none; empty where all went well.
         memory_mb: the most memory that the process has held so far.
-        waited: seconds so far in which it could have run but had no core; None where the system does not tell.
+        waited: seconds so far in which it could have run but had no core; None where the system does not
+            tell.
     """
 
     values: list[Any]

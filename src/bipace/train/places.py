@@ -18,7 +18,7 @@ SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "actors"
 
 
 def actor_folder(name: str) -> Path:
-    """The folder of a shipped actor ("textcraft-small") or a fetched model ("smollm2-135m"), or the folder itself.
+    """The folder of a shipped actor ("textcraft-small"), of a fetched model ("smollm2-135m"), or itself.
 
     A checkpoint folder (it holds `actor/`) and a run folder (it holds `best/` or `last/`) stand for the actor
     inside.
@@ -47,7 +47,7 @@ def actor_folder(name: str) -> Path:
 
 
 def run_of(path: Path) -> Path | None:
-    """The run folder that a folder is or lies in (RUN, RUN/best, RUN/checkpoints/iteration-000040/actor), or None."""
+    """The run folder that a folder is or lies in (RUN, RUN/best, RUN/checkpoints/...), or None."""
     for place in dict.fromkeys((path, *list(path.absolute().parents)[:3], *list(path.resolve().parents)[:3])):
         if (place / "provenance.json").is_file() and (place / "config.json").is_file():
             return place
@@ -55,7 +55,7 @@ def run_of(path: Path) -> Path | None:
 
 
 def mismatch(actor: Path, suite: str) -> str:
-    """A warning where an actor learned another suite's expert episodes (its imitation.json says so), else empty."""
+    """A warning where an actor learned another suite's episodes (its imitation.json says so), else empty."""
     try:
         card = json.loads((actor / "imitation.json").read_text(encoding="utf-8"))
         words = str(card["command"]).split()
@@ -66,6 +66,7 @@ def mismatch(actor: Path, suite: str) -> str:
         return ""
     fitting = ", ".join(path.name for path in sorted(SHIPPED.glob(f"{suite}-*")))
     return (
-        f"warning: the actor {actor.name} was made for {learned}, not for {suite}: expect it to solve next to nothing; "
+        f"warning: the actor {actor.name} was made for {learned}, not for {suite}: expect it to solve next "
+        f"to nothing; "
         f"made for {suite}: actor.folder={fitting} (bipace train --config {suite}, where there is a preset)"
     )

@@ -1,4 +1,6 @@
-"""What a run is made of, by content: the recipe's terms, the user's own code, the starting actor, the task lists.
+"""What a run is made of, by content.
+
+The recipe's terms, the user's own code, the starting actor, the task lists.
 
 The configuration names these things; `provenance.json` holds their digests, so that a run goes on with what
 it began with or is refused.
@@ -54,8 +56,8 @@ def provenance(
     Returns:
         JSON: recipe; files (path -> sha256) of the user's own code, with what it imports from its own folder
             or
-        package; actor (file -> sha256), or None; tasks (name -> n and sha256); shards; versions, cores, threads
-        and processes.
+        package; actor (file -> sha256), or None; tasks (name -> n and sha256); shards; versions, cores,
+        threads and processes.
     """
     found = {
         "recipe": describe(recipe),

@@ -67,7 +67,8 @@ class Run(Standing):
         self.tasks: Sequence[str] = panel_tasks(self.suite, self.panels.split)
         if len(self.tasks) < config.rollout.tasks:
             raise ConfigError(
-                f"rollout.tasks: {config.rollout.tasks}, but split {self.panels.split!r} holds {len(self.tasks)} tasks"
+                f"rollout.tasks: {config.rollout.tasks}, but split {self.panels.split!r} holds "
+                f"{len(self.tasks)} tasks"
             )
         self.actor = load_actor(config, checkpoint)
         self.threads = use_threads(self.actor, config.actor.threads)
@@ -253,7 +254,8 @@ class Run(Standing):
         allowed = self.config.update.max_skipped
         if self.skipped > allowed:
             raise self._broken(
-                f"{self.skipped} updates had a non-finite loss or gradient, at most {allowed} are skipped in a run"
+                f"{self.skipped} updates had a non-finite loss or gradient, at most {allowed} are skipped in "
+                f"a run"
             )
         # One forward of one sequence tells whether what is about to be saved can still speak.
         probe = score_sequences(
@@ -271,7 +273,8 @@ class Run(Standing):
 
     def _broken(self, what: str) -> NonFiniteError:
         return NonFiniteError(
-            f"{what}; stopped in iteration {self.iteration + 1}. The last good state is {self.folder / 'last'}. "
+            f"{what}; stopped in iteration {self.iteration + 1}. The last good state is "
+            f"{self.folder / 'last'}. "
             f"A smaller update.lr or update.grad_clip usually helps"
         )
 

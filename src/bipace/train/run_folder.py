@@ -99,7 +99,8 @@ def start_of(folder: Path) -> Path | None:
     done = logged(folder)
     if found is None and done > 0:
         raise ConfigError(
-            f"{folder}: its log reaches iteration {done}, but it holds no whole checkpoint; copy the folder again with "
+            f"{folder}: its log reaches iteration {done}, but it holds no whole checkpoint; copy the folder "
+            f"again with "
             "its checkpoints/, or start a new run with --out"
         )
     return found
@@ -125,7 +126,8 @@ def clear(config: Config, folder: Path) -> None:
     foreign = sorted(str(path) for path in _foreign(folder))
     if foreign:
         raise ConfigError(
-            f"{folder}: is left alone, because the run did not write {foreign[0]}; name another folder with --out"
+            f"{folder}: is left alone, because the run did not write {foreign[0]}; name another folder with "
+            f"--out"
         )
     for name in ("last", "best"):
         (folder / name).unlink(missing_ok=True)

@@ -35,7 +35,9 @@ class Scored:
 
 
 def sampled_scores(sequences: Sequence[TokenSequence]) -> Scored:
-    """What the rollout already knows: each response token's log-probability when drawn, and the states kept with it.
+    """What the rollout already knows.
+
+    Each response token's log-probability when drawn, and the states kept with it.
 
     The policy has not moved since, so these are the old log-probabilities, equal to `score_sequences` up to
     rounding (1e-5 in float32; in lower precision score anew).
@@ -60,7 +62,7 @@ def score_sequences(
     micro_tokens: int,
     temperature: float = 1.0,
 ) -> Scored:
-    """Log-probabilities of every response token, and the hidden state at each step's last prompt token, in one forward.
+    """Log-probabilities of response tokens and the state at each step's last prompt token, in one forward.
 
     Args:
         actor: the policy.
@@ -90,7 +92,9 @@ def score_sequences(
 
 
 def engine_gap(sequences: Sequence[TokenSequence], scored: Scored) -> dict[str, float]:
-    """How far the engine that sampled is from the actor: |log-probability when drawn - scored anew|, over all tokens.
+    """How far the engine that sampled is from the actor.
+
+    |log-probability when drawn - scored anew|, over all tokens.
 
     Args:
         sequences: what was sampled.
@@ -113,8 +117,10 @@ def engine_gap(sequences: Sequence[TokenSequence], scored: Scored) -> dict[str, 
     everything = torch.cat(gaps)
     if everything.mean() > LARGEST_GAP:
         raise RuntimeError(
-            f"rollout/logprob_gap: {float(everything.mean()):.3f} nats between the engine that sampled and the actor, "
-            f"more than the {LARGEST_GAP} that rounding explains: it speaks with other weights; use rollout.engine=hf"
+            f"rollout/logprob_gap: {float(everything.mean()):.3f} nats between the engine that sampled and "
+            f"the actor, "
+            f"more than the {LARGEST_GAP} that rounding explains: it speaks with other weights; use "
+            f"rollout.engine=hf"
         )
     return {
         "rollout/logprob_gap": float(everything.mean()),

@@ -96,7 +96,8 @@ class ShardProcess:
             raise self._gone() from error
         if answer.problem:
             raise RunStopped(
-                f"the run's second process failed: {answer.problem}; the last checkpoint is kept. BIPACE_TRACEBACK=1 "
+                f"the run's second process failed: {answer.problem}; the last checkpoint is kept. "
+                f"BIPACE_TRACEBACK=1 "
                 "shows where, actor.processes=1 computes everything in one process"
             )
         return answer
@@ -118,7 +119,8 @@ class ShardProcess:
             how = f"was killed by {signal.Signals(-status).name}"
         most = " (the system does that to what takes too much memory)" if status == -signal.SIGKILL else ""
         return RunStopped(
-            f"the run's second process ({self._process.pid}) {how}{most}; the last checkpoint is kept, go on with "
+            f"the run's second process ({self._process.pid}) {how}{most}; the last checkpoint is kept, go on "
+            f"with "
             "bipace train --resume; actor.processes=1 computes everything in one process, with less memory"
         )
 

@@ -36,8 +36,8 @@ class Split:
 def choose_split(config: Config, *, threads: int, cores: int | None = None) -> Split:
     """The split of a run's iterations: `actor.shards`, and as many processes as the cores have room for.
 
-    A small actor gains nothing from a second thread; two shards use the second core (the presets `alfworld` and
-    `webshop`). A larger one fills the cores with threads, and a GPU is one.
+    A small actor gains nothing from a second thread; two shards use the second core (the presets `alfworld`
+    and `webshop`). A larger one fills the cores with threads, and a GPU is one.
 
     Args:
         config: the run.
@@ -51,7 +51,8 @@ def choose_split(config: Config, *, threads: int, cores: int | None = None) -> S
     here = actor.device.startswith("cpu") and config.rollout.engine == "hf"
     if not here and (actor.processes or 1) > 1:
         raise ConfigError(
-            f"actor.processes: {actor.processes}, but only an actor that samples by itself on the CPU has use for "
+            f"actor.processes: {actor.processes}, but only an actor that samples by itself on the CPU has "
+            f"use for "
             "more than one; use actor.processes=1"
         )
     free = (usable_cores() if cores is None else cores) // max(threads, 1)

@@ -25,9 +25,13 @@ class NonFiniteError(RunStopped):
 
 
 def refuse_aborted(trajectories: Sequence[Trajectory], where: str, way_out: str) -> None:
-    """Raise NothingPlayed where there are episodes and every one of them was aborted: 0 % would not be the policy's."""
+    """Raise NothingPlayed where there are episodes and every one of them was aborted.
+
+    0 % would not be the policy's.
+    """
     if trajectories and all(t.error for t in trajectories):
         raise NothingPlayed(
-            f"env.suite: all {len(trajectories)} episodes {where} were aborted by the environment, the first by "
+            f"env.suite: all {len(trajectories)} episodes {where} were aborted by the environment, the first "
+            f"by "
             f"{trajectories[0].error[:300]!r}. {way_out}"
         )

@@ -1,4 +1,4 @@
-"""The runs of a study: what each folder holds, those that are left run side by side, and the report at the end."""
+"""The runs of a study: what each folder holds, those left run side by side, and the report at the end."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ class StudyRuns:
     failed: dict[str, str] = field(default_factory=dict[str, str])
 
     def outcomes(self) -> list[dict[str, Any]]:
-        """What became of every run: state (finished, stopped, failed), iterations, success, reason of a failure."""
+        """What became of every run.
+
+        State (finished, stopped, failed), iterations, success, reason of a failure.
+        """
         outcomes: list[dict[str, Any]] = []
         for run in self.study.runs:
             done = iterations_done(self.folder / run.name)

@@ -63,7 +63,7 @@ class Clock:
         self.parts[part] = self.parts.get(part, 0.0) + time.perf_counter() - start
 
     def metrics(self, tokens: int) -> dict[str, float]:
-        """Seconds by part and in all, tokens a second, shares of credit and of waiting, peak memory in MiB."""
+        """Seconds by part and in all, tokens a second, shares of credit and waiting, peak memory in MiB."""
         total = time.perf_counter() - self._start
         waited = waited_seconds()
         before = self._waited
@@ -83,7 +83,7 @@ class Clock:
 
 
 class Slowness:
-    """Notices iterations that take far longer than the first ones did, token for token, and says why once a spell.
+    """Notices iterations that take far longer, token for token, than the first, and says why once a spell.
 
     The first three iterations are the measure (their median). Twice as slow begins a spell, one and a half
     times as slow or better ends it. Where the first iterations had to wait for a core already, that is said
@@ -106,7 +106,7 @@ class Slowness:
             if self._told or waited < 0.5:
                 return ""
             self._told = True
-            return f"{waited:.0%} of the iteration went by waiting for a core: other processes are using the cores"
+            return f"{waited:.0%} of the iteration waited for a core: other processes are using the cores"
         ratio = statistics.median(self._first) / rate
         if ratio < self.OVER:
             self._told = False
@@ -125,7 +125,10 @@ def peak_memory_mb() -> float:
 
 
 def waited_seconds() -> float | None:
-    """Seconds so far in which this thread could have run but had no core; None where the system does not tell."""
+    """Seconds so far in which this thread could have run but had no core.
+
+    None where the system does not tell.
+    """
     try:
         return int(_SCHEDULER.read_text(encoding="ascii").split()[1]) / 1e9
     except (OSError, ValueError, IndexError):

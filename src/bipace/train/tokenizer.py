@@ -1,4 +1,6 @@
-"""A small chat tokenizer, trained on the texts of one environment: Qwen2's byte-level BPE with the ChatML template.
+"""A small chat tokenizer, trained on the texts of one environment.
+
+Qwen2's byte-level BPE with the ChatML template.
 
 Byte level means that any text has tokens; the merges make an item's words one token each, which is what lets
 a model of a tenth of a million parameters copy them. It is the very class that loaders choose for a Qwen2
@@ -18,7 +20,8 @@ __all__ = ["CHATML", "END", "PAD", "train_tokenizer"]
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% "
+    "endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 

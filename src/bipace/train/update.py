@@ -1,7 +1,7 @@
 """The policy update: the only place where one advantage per step becomes one per token.
 
-A mini-batch is computed in parts (`bipace.train.gradient`), one in this process or several side by side; their
-gradients are added in order, then clipped, then one optimizer step is made.
+A mini-batch is computed in parts (`bipace.train.gradient`), one in this process or several side by side;
+their gradients are added in order, then clipped, then one optimizer step is made.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def make_optimizer(actor: Actor, config: UpdateConfig) -> torch.optim.Optimizer:
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, config: UpdateConfig, iteration: int) -> None:
-    """Linear decay to a tenth over lr_decay iterations; it depends on the iteration alone, so it resumes itself."""
+    """Linear decay to a tenth over lr_decay iterations.
+
+    It depends on the iteration alone, so it resumes itself.
+    """
     left = max(0.0, 1.0 - iteration / config.lr_decay) if config.lr_decay else 1.0
     for group in optimizer.param_groups:
         group["lr"] = config.lr * (0.1 + 0.9 * left)
@@ -181,7 +184,9 @@ class _Rollouts:
 
 
 def _cut(members: Sequence[int], sizes: Sequence[int], parts: int) -> list[list[int]]:
-    """The row cut where its sizes come nearest to equal shares; members of a group, being neighbours, stay together.
+    """The row cut where its sizes come nearest to equal shares.
+
+    Members of a group, being neighbours, stay together.
 
     Shares that come out empty are left out.
     """

@@ -1,4 +1,6 @@
-"""A small actor from nothing: demonstrations of a suite's planner, a tokenizer, imitation, and the record of it.
+"""A small actor from nothing.
+
+Demonstrations of a suite's planner, a tokenizer, imitation, and the record of it.
 
 The parts are in `imitation.py`; here they are put in a row, and what was done is kept beside the weights.
 """
@@ -80,7 +82,8 @@ class WarmStart:
         """What a user would type for it."""
         parts = [
             f"bipace imitate OUT --suite {self.suite} --size {self.size} --target {self.target}",
-            f"--steps {self.steps} --seed {self.seed} --every {self.every} --lr {self.lr:g} --batch {self.batch}",
+            f"--steps {self.steps} --seed {self.seed} --every {self.every} --lr {self.lr:g} --batch "
+            f"{self.batch}",
             f"--turns {self.turns}" if self.turns else "",
             f"--codes {self.codes}" if self.codes else "",
             f"--context-weight {self.context_weight:g}" if self.context_weight else "",
@@ -178,7 +181,8 @@ def _material(
     shown = list(demonstrate(suite, panel_tasks(suite, split)[: settings.demonstrations], horizon))
     if not shown:
         raise ConfigError(
-            f"--suite {settings.suite}: its expert solves no task of split {split!r} within {horizon} steps, so there "
+            f"--suite {settings.suite}: its expert solves no task of split {split!r} within {horizon} steps, "
+            f"so there "
             "is nothing to imitate; raise env.max_steps, or mend the suite's expert"
         )
     if settings.start is None:

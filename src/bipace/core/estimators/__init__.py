@@ -15,7 +15,7 @@
 | diff_peer | as grpo | near hidden state: R - mean of the other actions |
 | bipace | as grpo | near hidden state: mean of the same action - cluster mean |
 | pooled | none | same observation, partial pooling: V shrunk to the group's mean, Q shrunk to V |
-| multiscale | none (`trajectory` adds it) | nested clusters of hidden states, values shrunk from wide to narrow |
+| multiscale | none (`trajectory` adds it) | nested clusters of hidden states, values shrunk to the wider |
 
 Switches that several recipes share:
     mode: verl-agent's one switch for both terms: "mean_std_norm" divides both by their sample deviation +

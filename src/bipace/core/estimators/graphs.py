@@ -87,7 +87,8 @@ def gagpo(
     A_t = sum_l (gamma lambda)^l delta_{t+l}, delta_t = r_t + gamma V(s_{t+1}) - V(s_t), V(s) the mean
     return-to-go of the group's steps in s; then (A_t - mean) / (deviation + 1e-6). No trajectory term: the
     paper found that it hurts. A state seen once has its own return as V; a group of one trajectory gives 0.
-    Source: GAGPO, arXiv 2605.13217; rebuilt from its abstract and from readers' notes: the value of lambda and
+    Source: GAGPO, arXiv 2605.13217; rebuilt from its abstract and from readers' notes: the value of lambda
+        and
     the deviation (sample) are our decisions.
 
     Args:

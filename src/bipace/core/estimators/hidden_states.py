@@ -38,7 +38,9 @@ def bigpo(
     clusters: Clusters = "features",
     convention: Convention = "paper",
 ) -> Recipe:
-    """GiGPO with clusters of hidden states: the state side of BiPACE alone (arXiv 2606.25556). See `by_features`.
+    """GiGPO with clusters of hidden states: the state side of BiPACE alone (arXiv 2606.25556).
+
+    See `by_features`.
 
     The partition is all that changes, so both terms are divided as GiGPO's are.
 
@@ -84,7 +86,8 @@ def diff_peer(
     """
     episode, local = modes(mode, trajectory_mode, step_mode, default=TRAJECTORY_DIVIDED)
     step = step_term(
-        local_clusters(clusters, gamma, eps, centroid, whiten), w=w, gamma=gamma, mode=local, convention=convention,
+        local_clusters(clusters, gamma, eps, centroid, whiten), w=w, gamma=gamma, mode=local,
+        convention=convention,
         v=other_actions_mean, fallback=fallback,
     )  # fmt: skip
     return assemble("diff_peer", trajectory_term(episode, convention), step, convention=convention)
@@ -143,7 +146,8 @@ def bipace(
     """
     episode, local = modes(mode, trajectory_mode, step_mode, default=TRAJECTORY_DIVIDED)
     step = step_term(
-        local_clusters(clusters, gamma, eps, centroid, whiten), w=w, gamma=gamma, mode=local, convention=convention,
+        local_clusters(clusters, gamma, eps, centroid, whiten), w=w, gamma=gamma, mode=local,
+        convention=convention,
         q=same_action_mean, fallback=fallback, leave_out=leave_out,
     )  # fmt: skip
     return assemble("bipace", trajectory_term(episode, convention), step, convention=convention)

@@ -87,7 +87,8 @@ def hgpo(
     first = weight_offset + (0 if base_group else 1)
     if first < 0 or (first == 0 and alpha < 0):
         raise ValueError(
-            f"weight_offset: {weight_offset} makes the first weight {first}^{alpha}; take a larger one, or alpha >= 0"
+            f"weight_offset: {weight_offset} makes the first weight {first}^{alpha}; take a larger one, or "
+            f"alpha >= 0"
         )
     scale = (
         partial(cluster_std, ddof=0)

@@ -75,7 +75,7 @@ def recipe_options(name: str) -> list[str]:
 
 
 def describe(made: Recipe) -> dict[str, Any]:
-    """A recipe as JSON: every term with the names and options of its parts, its scale among them, and its needs.
+    """A recipe as JSON: every term with its parts, their names and options, its scale, and its needs.
 
     Examples:
         >>> import bipace

@@ -1,4 +1,4 @@
-"""Our own recipes: values of small clusters are shrunk towards those of larger ones, so that nobody is left without."""
+"""Our own recipes: values of small clusters are shrunk towards those of larger ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def pooled(
     whiten: Whiten = 0,
     convention: Convention = "paper",
 ) -> Recipe:
-    """One term with partial pooling: V shrinks to the group's mean, Q shrinks to V, so that nobody is left without.
+    """One term with partial pooling.
+
+    V shrinks to the group's mean, Q shrinks to V, so that nobody is left without.
 
     V = (sum_C R + k m) / (n + k) with m the mean return-to-go of the prompt group's steps, and
     Q = (sum_{C=} R + k_action V) / (n_a + k_action). A step alone gets k (R - m) / ((1 + k) (1 + k_action))
@@ -89,7 +91,8 @@ def multiscale(
 
     w * (Q - V), not divided, V and Q as in `bipace.core.multiscale`. At its ends it is known: one level and
     k = k_action = 0 is the step term of `bipace` with fallback="never"; k without bound compares each step
-    with its prompt group. Our own recipe, not the paper's; what it is worth stands in docs/results/credit-measured.md.
+    with its prompt group. Our own recipe, not the paper's; what it is worth stands in
+    docs/results/credit-measured.md.
 
     Args:
         radii: falling cosine radii, one a level.
