@@ -110,7 +110,10 @@ def _record(extra, size, seconds, python):
     kept.setdefault("extras", {})[extra] = {
         "megabytes": round(size, 1),
         "install_seconds": round(seconds, 1),
-        "commands": [" ".join(command.arguments).replace("-m bipace", "bipace") for command in EXTRAS[extra]],
+        "commands": [
+            " ".join(command.arguments).replace("-m bipace", "bipace").replace(f"{ROOT}/", "")
+            for command in EXTRAS[extra]
+        ],
         "torch": _torch(python),
     }
     kept |= {"python": sys.version.split()[0], "left_out": GPU_ONLY, "command": "make wheel-test"}
