@@ -1,10 +1,12 @@
 """Credit against the truth: exact worlds, re-rolls of a small actor, and what must be refused."""
 
+import io
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from bipace.core import segments
 from bipace.core.advantages import Recipe, Term, advantages
@@ -228,3 +230,13 @@ def test_ranks_share_places_as_scipys_do():
     rankdata = pytest.importorskip("scipy.stats", reason="needs scipy (the dev extra)").rankdata
     for values in (np.zeros(0), np.ones(3), np.array([2.0, -1, 2, np.inf, 0, -0.0]), np.arange(5.0)[::-1]):
         assert ranks(values).tolist() == rankdata(values).tolist()
+
+
+def test_a_narrow_screen_shows_every_letter_of_the_table(truth):
+    text = "bipace clusters=observation"
+    console = Console(file=io.StringIO(), width=80)
+    console.print(score_table(score_all([truth], [parse_candidate(text)], bootstraps=20)))
+    said = console.file.getvalue()
+    assert "…" not in said
+    first = "".join(line[1:].split("│")[0].strip() for line in said.splitlines() if line.startswith("│"))
+    assert first == text.replace(" ", "")

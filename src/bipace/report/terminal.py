@@ -7,15 +7,16 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 __all__ = ["print_report"]
 
 
 def print_report(found: Mapping[str, Any], console: Console) -> None:
     """A row a method and environment: best and last validation, and improvement over the baseline."""
-    table = Table("environment", "method", "seeds", "val@max", "interquartile mean", "last",
-                  f"P(better than {escape(found['baseline'])})")  # fmt: skip
+    names = ("environment", "method", "seeds", "val@max", "interquartile mean", "last",
+             f"P(better than {escape(found['baseline'])})")  # fmt: skip
+    table = Table(*(Column(name, overflow="fold") for name in names))  # narrow screens lose no letter
     for place, environment in found["environments"].items():
         for method, entry in environment["methods"].items():
             if "val_at_max" not in entry:

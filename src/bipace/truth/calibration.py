@@ -12,10 +12,22 @@ __all__ = ["draw_scan", "lines_to_paste", "scan_table"]
 
 def scan_table(found: Scan) -> Any:
     """A rich table, a row a point; the chosen one is marked, those level with the best too."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
+    names = (
+        "",
+        "layer",
+        "whiten",
+        "eps",
+        "agreement",
+        "behind",
+        "singletons",
+        "steps alone",
+        "mean",
+        "largest",
+    )
     table = Table(
-        "", "layer", "whiten", "eps", "agreement", "behind", "singletons", "steps alone", "mean", "largest",
+        *(Column(name, overflow="fold") for name in names),
         title="held-out agreement of every pair: > taken, = within one standard error of the best",
     )  # fmt: skip
     for pair in found.pairs:

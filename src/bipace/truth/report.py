@@ -24,9 +24,12 @@ def cell(metric: Mapping[str, Any] | None, interval: bool = True) -> str:
 
 def score_table(scores: Mapping[str, Any]) -> Any:
     """A rich table of one `score_all` result, a row a recipe."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("recipe", *METRICS, title=f"noise ceiling of pearson {scores['noise_ceiling']:.2f}")
+    columns = (
+        Column(name, overflow="fold") for name in ("recipe", *METRICS)
+    )  # narrow screens lose no letter
+    table = Table(*columns, title=f"noise ceiling of pearson {scores['noise_ceiling']:.2f}")
     for label, entry in scores["recipes"].items():
         table.add_row(label, *(cell(entry[name]) for name in METRICS))
     return table
@@ -37,14 +40,11 @@ def hypothesis_table(layers: Mapping[str, Any]) -> Any:
 
     Per layer and radius, the spread beside chance, the bias and its bound.
     """
-    from rich.table import Table
+    from rich.table import Column, Table
 
     columns = ("spread", "by_chance", "bias_mean", "bias_95", "bound", "order_effect")
     table = Table(
-        "layer",
-        "rank correlation",
-        "eps",
-        *columns,
+        *(Column(name, overflow="fold") for name in ("layer", "rank correlation", "eps", *columns)),
         title="do near states have near values? (docs/credit.md)",
     )
     for name, found in layers.items():
