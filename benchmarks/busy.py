@@ -6,8 +6,9 @@ Times are ratios to one thread under the same load.
     python benchmarks/busy.py --fresh      # begin again
     python benchmarks/busy.py --smoke      # a few seconds: one small cell, written nowhere
 
-One process a preset, in which the number of threads is changed between iterations; each measures the same
-iteration (the same tasks and random numbers, a learning rate of 1e-12) of a quarter of the preset's prompt
+The number of threads is changed between iterations of one process; the default is the preset as it is, with
+its second process where it has two shards. Each measures the same iteration (the same tasks and random
+numbers, a learning rate of 1e-12) of a quarter of the preset's prompt
 groups. The cells of one load are measured in turns, so that a drift of the machine falls on all of them. A
 busy process is a Python loop that never waits. Beside them, random models of four sizes: one training step
 and one decoding step with two threads, as ratios to one; where two begin to pay is what
@@ -58,10 +59,13 @@ def measure(name: str, loads: tuple[int, ...], turns: int, tasks: int) -> list[d
     cells: list[dict[str, Any]] = []
     os.environ.pop("OMP_NUM_THREADS", None)
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(config, Path(folder))
-        default = run.threads
+        # The default has a second process where the preset has two shards; what it is compared with has not.
+        alone = config.model_copy(update={"actor": config.actor.model_copy(update={"processes": 1})})
+        run, shipped = Run(alone, Path(folder) / "alone"), Run(config, Path(folder) / "shipped")
+        default = shipped.threads
         numbers = {"1": 1, "2": 2, "default": default.number}
-        run.step()  # warm
+        runs = {"1": run, "2": run, "default": shipped}
+        run.step(), shipped.step()  # warm
         for load in loads:
             times: dict[str, list[float]] = {threads: [] for threads in THREADS}
             with ExitStack() as stack:
@@ -73,8 +77,8 @@ def measure(name: str, loads: tuple[int, ...], turns: int, tasks: int) -> list[d
                 for turn in range(turns):
                     for threads in THREADS if turn % 2 == 0 else THREADS[::-1]:
                         torch.set_num_threads(numbers[threads])
-                        run.iteration = 0
-                        times[threads].append(run.step()["timing_s/iteration"])
+                        runs[threads].iteration = 0
+                        times[threads].append(runs[threads].step()["timing_s/iteration"])
             seconds = {threads: statistics.median(found) for threads, found in times.items()}
             cells += [
                 {"figure": f"{name}, {threads} thread(s), {load} busy", "preset": name, "busy": load,
@@ -83,6 +87,7 @@ def measure(name: str, loads: tuple[int, ...], turns: int, tasks: int) -> list[d
                  "value": seconds[threads] / seconds["1"], "target": TARGET if threads == "default" else None}
                 for threads in THREADS
             ]  # fmt: skip
+        shipped.shards.close()
     return cells
 
 
