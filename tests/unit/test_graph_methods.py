@@ -225,3 +225,15 @@ def test_states_of_hidden_states_are_declared():
     for name in BY_STATE:
         assert recipe(name).needs == frozenset()
         assert recipe(name, clusters="features").needs == {"features"}
+
+
+def test_a_turn_at_which_all_earned_the_same_adds_nothing_not_even_rounding():
+    def value(shared):
+        rewards = np.array([[shared, 1.0], [shared, 0.0], [shared, 0.3]])
+        batch = build_batch(
+            task=[0] * 6, trajectory=np.repeat([0, 1, 2], 2), t=[0, 1] * 3, reward=rewards.ravel(),
+            observation=["s"] * 6, action=["a"] * 6,
+        ).batch  # fmt: skip
+        return advantages(batch, recipe("mt_grpo", reward_at_end="turn")).values
+
+    assert np.array_equal(value(10.1), value(0.0))

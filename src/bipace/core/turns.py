@@ -61,7 +61,10 @@ class TurnsToGo:
             turn, number = by_turn(batch), _trajectories(batch.task, batch.trajectory)
             mean = _over_all(reward, turn, number)
             squares = segments.total((reward - mean) ** 2, turn) + (number - segments.count(turn)) * mean**2
-            reward = reward / (np.sqrt(squares / np.maximum(number - 1, 1)) + self.delta)
+            scaled = reward / (np.sqrt(squares / np.maximum(number - 1, 1)) + self.delta)
+            # Where all earned the same, the deviation is 0, and rounding divided by delta would be a reward.
+            alike = segments.constant(reward, turn) & (segments.count(turn) == number)
+            reward = np.where(alike, 0.0, scaled)
         return discounted(batch, reward, self.gamma)
 
 
