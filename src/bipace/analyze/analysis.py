@@ -129,9 +129,9 @@ class Analysis:
         return dict(Counter(d.cause for d in self.table.dropped))
 
     def summary(self) -> dict[str, Any]:
-        """What was read, for machines: format, trajectories, steps, groups, dropped {cause.
+        """What was read, for machines.
 
-        Count}, understood.
+        Format, trajectories, steps, groups, what was dropped (cause -> count), what was understood.
         """
         formats = sorted({reading.format for reading in self.readings})
         return {

@@ -60,9 +60,7 @@ def by_prompt_group(batch: StepBatch) -> Ints:
 
 
 def by_observation(batch: StepBatch) -> Ints:
-    """Peers saw the same observation in the same prompt group (GiGPO's anchor states, arXiv 2505.10978, Eq.
-
-    6).
+    """Peers saw the same observation in the same prompt group (GiGPO, arXiv 2505.10978, Eq. 6).
 
     Examples:
         >>> from bipace.core.clustering import by_observation

@@ -87,7 +87,7 @@ _CLUSTER_KEYS = (
 def degenerate_clusters(found: Mapping[str, float]) -> str:
     """What is wrong with clusters in which hardly anything is compared, or everything is.
 
-    "" where nothing is.
+    An empty text where nothing is wrong.
 
     Args:
         found: the result of `cluster_diagnostics`.

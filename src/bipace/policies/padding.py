@@ -58,9 +58,9 @@ def padded_table(lengths: Sequence[int], device: torch.device) -> PaddedTable:
 def token_table(
     lengths: Sequence[int], starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Consecutive tokens from each row's start: [rows, longest], 0 behind a row's end.
+    """Consecutive tokens from each row's start, [rows, longest], and where there is a token.
 
-    And where there is a token.
+    Behind a row's end stands 0.
     """
     column = np.arange(max(lengths, default=0))
     real = column < np.array(lengths, dtype=np.int64)[:, None]

@@ -92,9 +92,9 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def settle(folder: Path, last: int | None, best: int | None, *, kept: tuple[int, ...] = ()) -> list[str]:
-    """Point `last` and `best` at the checkpoints of these iterations (None.
+    """Point `last` and `best` at the checkpoints of these iterations, and drop what nothing needs.
 
-    No link), and drop what nothing needs.
+    None means no link.
 
     A run killed between the two links, or while it pruned, is brought to where it would have gone on. Where a
     copy has folders in the place of links, each becomes the checkpoint it is a copy of.

@@ -82,7 +82,7 @@ class Crediting:
     ) -> tuple[StepBatch, Recipe, dict[str, float]]:
         """The table, the recipe at its radius, and what to log.
 
-        Eps="calibrate" chooses layer and radius, once.
+        With eps="calibrate" layer and radius are chosen here, once.
         """
         if self.radius is not None or open_directions(self.recipe) is None:
             every = self.config.features.calibrate_every

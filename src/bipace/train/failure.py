@@ -13,9 +13,9 @@ from bipace.train.extras import extra_of
 __all__ = ["BROKE_DOWN", "BUG", "INTERRUPTED", "MACHINE", "NO", "WRONG_INPUT", "explain", "fail"]
 
 NO, WRONG_INPUT, BROKE_DOWN, MACHINE, BUG, INTERRUPTED, CLOSED = 1, 2, 3, 4, 70, 130, 141
-"""1: the answer is no; 2: wrong input; 3: the run broke down; 4: disk, permission, network; 70: a bug; 130.
+"""1: the answer is no; 2: wrong input; 3: the run broke down; 4: disk, permission, network; 70: a bug.
 
-Ctrl-C.
+130: Ctrl-C.
 """
 
 _PACKAGES = {"sklearn": "scikit-learn", "tomli_w": "tomli-w", "Stemmer": "PyStemmer", "PIL": "pillow"}

@@ -14,8 +14,8 @@ from bipace.envs.base import offers_of
 from bipace.report.curve import draw_curve, read_metrics
 from bipace.train.files import write_json
 
-if TYPE_CHECKING:
-    from bipace.train.loop import Run
+if TYPE_CHECKING:  # reading a summary needs no torch
+    from bipace.train.run import Run
 
 __all__ = ["finish", "gain_interval", "read_summary", "summarize"]
 
@@ -115,9 +115,7 @@ def _first_and_last(history: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def gain_interval(
     before: float, before_ci: list[float] | None, after: float, after_ci: list[float] | None
 ) -> list[float] | None:
-    """95 % interval of after - before, from the two intervals.
-
-    The distances to their far ends, square and add.
+    """95 % interval of after - before, from the two intervals: distances to far ends, squared and added.
 
     With Wilson's intervals this is Newcombe's method 10 (Statistics in Medicine 17, 1998) for independent
     samples. The two evaluations play the same tasks, so it errs on the wide side. None where one interval is

@@ -55,10 +55,7 @@ def parse_candidate(text: str) -> Candidate:
 
 
 def shipped(layers: Sequence[str]) -> list[Candidate]:
-    """Every recipe at its defaults, those that read features left out where there are none.
-
-    And eps="auto".
-    """
+    """Every recipe at its defaults, and some with eps="auto"; without features, those that read none."""
     texts = [*RECIPES, "bipace clusters=observation", "bipace eps=auto", "pooled clusters=features eps=auto"]
     return [c for c in map(parse_candidate, texts) if layers or "features" not in c.recipe.needs]
 

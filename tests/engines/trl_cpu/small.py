@@ -123,9 +123,7 @@ def recorded(suite, tokenizer_, **options):
 
 
 class Script:
-    """Fixed responses in the model's place, a list a row: `trainer._generate_single_turn = Script(trainer,
-    lists)`.
-    """
+    """Fixed responses in the model's place, a list a row; it takes the place of `_generate_single_turn`."""
 
     def __init__(self, trainer, responses):
         self.tokenizer, self.responses = trainer._tokenizer, responses

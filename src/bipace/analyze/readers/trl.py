@@ -82,10 +82,7 @@ def _reward_columns(rows: Sequence[Mapping[str, Any]], groups: Sequence[str], re
 
 
 def _followed(rows: Sequence[Mapping[str, Any]], groups: Sequence[str], names: list[str]) -> list[str]:
-    """The largest combination of columns whose sums, centred in their groups, the advantages follow.
-
-    Else all.
-    """
+    """The most columns whose sums, centred in their groups, the advantages follow; all where none do."""
     label = np.unique(np.array(groups), return_inverse=True)[1].ravel()
     table = np.array(
         [

@@ -97,10 +97,7 @@ class Game:
         }
 
     def slots(self, parameters: tuple[str, ...], literals: Any) -> tuple[dict[str, int], Row]:
-        """Row positions of the parameters, then of the constants in the literals.
-
-        And the constants' numbers.
-        """
+        """Row positions of the parameters and of the constants in the literals; the constants' numbers."""
         names = dict.fromkeys(arg for literal in literals for arg in literal.args if not arg.startswith("?"))
         slots = {name: i for i, name in enumerate((*parameters, *names))}
         return slots, tuple(self.number.get(name, -1) for name in names)
