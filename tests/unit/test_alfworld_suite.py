@@ -41,21 +41,34 @@ def test_the_suite_keeps_the_protocols(bare):
 
 
 def test_without_official_games_the_generated_ones_remain(bare):
-    assert list(bare.splits) == ["gen-train", "gen-panel", "gen-small", "gen-small-panel"]
+    longer = ["gen-256-panel", "gen-small-512-panel"]
+    assert list(bare.splits) == ["gen-train", "gen-panel", "gen-small", "gen-small-panel", *longer]
     for split, panel in (("gen-train", "gen-panel"), ("gen-small", "gen-small-panel")):
         assert (len(bare.splits[split]), len(bare.splits[panel])) == (6000, 128)
         assert not set(bare.splits[split]) & set(bare.splits[panel])
         assert set(Counter(map(bare.family, bare.splits[panel])).values()) == {21, 22}
+    for panel, begin, count in (
+        ("gen-256-panel", "gen-panel", 256),
+        ("gen-small-512-panel", "gen-small-panel", 512),
+    ):
+        assert len(bare.splits[panel]) == count
+        assert bare.splits[panel][:128] == bare.splits[begin]
+        assert not set(bare.splits[panel]) & set(bare.splits["gen-small"])
 
 
 @pytest.mark.parametrize(
-    ("digest", "first", "kind"),
-    [("fbd6755839928e9c", 0, {"held_out": True}), ("ad467cc5329a05f5", 1000, {"small": True})],
-    ids=["gen-panel", "gen-small-panel"],
+    ("digest", "first", "count", "kind"),
+    [
+        ("fbd6755839928e9c", 0, 128, {"held_out": True}),
+        ("ad467cc5329a05f5", 1000, 128, {"small": True}),
+        ("a6c5c8c6ecbdb6a2", 0, 256, {"held_out": True}),
+        ("ef0c859ad8ab871a", 1000, 512, {"small": True}),
+    ],
+    ids=["gen-panel", "gen-small-panel", "gen-256-panel", "gen-small-512-panel"],
 )
-def test_a_panel_never_changes(digest, first, kind):
+def test_a_panel_never_changes(digest, first, count, kind):
     """Scores on it are compared across versions."""
-    panel = [generate(FAMILIES[i % 6], first + i // 6, **kind)["pddl_problem"] for i in range(128)]
+    panel = [generate(FAMILIES[i % 6], first + i // 6, **kind)["pddl_problem"] for i in range(count)]
     assert hashlib.sha256("".join(panel).encode()).hexdigest()[:16] == digest
 
 

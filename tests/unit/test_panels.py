@@ -18,6 +18,8 @@ DIGESTS = {
     "webshop-synthetic/gen-validation-panel v1": "bf9748b0431b942d",
     "alfworld/gen-panel v1": "fbf660c4cff282f7",
     "alfworld/gen-small-panel v1": "da347ab9203a7366",
+    "alfworld/gen-256-panel v1": "e4c904998ac11740",
+    "alfworld/gen-small-512-panel v1": "9d8c13882da8ef86",
     "alfworld/valid_seen v1": "a3825f6938f4b21f",
     "alfworld/valid_unseen v1": "07ecc1cbf51299c2",
     "textcraft/train-panel v1": "c8f249a32336dbb1",

@@ -1,9 +1,8 @@
 """ALFWorld's tasks by id: games made here, and the official ones where they are present.
 
 Ids: `gen/<family>/<seed>` (any seed; rooms of the training scenes), `gen-small/<family>/<seed>` (the smaller
-    ones of
-those rooms), `gen-panel/<family>/<number>` (rooms kept out of training) and `<split>/<task>/<trial>` for
-official games. The panels of 128 generated games are fixed for ever; scores on generated games are not
+ones of those rooms), `gen-panel/<family>/<number>` (rooms kept out of training) and `<split>/<task>/<trial>`
+for official games. The panels of generated games are fixed for ever; scores on generated games are not
 ALFWorld scores.
 """
 
@@ -37,7 +36,7 @@ _SENTENCE = "Your task is to: "
 _GENERATED = {"gen": {}, "gen-small": {"small": True}, "gen-panel": {"held_out": True}}
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _TRAIN_SEEDS = 1000
-_PANEL = 128
+_PANEL, _DEMO_PANEL, _STUDY_PANEL = 128, 256, 512
 _CACHED_GAMES = 128
 
 
@@ -126,17 +125,18 @@ class AlfworldSuite:
         """The generated splits and the official ones that are present, in an order no file system can change.
 
         gen-train, gen-small: 6,000 games each. gen-panel: rooms that neither has. gen-small-panel: other
-        games in the rooms of gen-small.
+        games in the rooms of gen-small. gen-256-panel and gen-small-512-panel begin with these two and go on:
+        128 games have a standard error of four points, too much to tell methods apart.
         """
         splits: dict[str, Sequence[str]] = {
             "gen-train": tuple(f"gen/{family}/{seed}" for seed in range(_TRAIN_SEEDS) for family in FAMILIES),
-            "gen-panel": tuple(f"gen-panel/{FAMILIES[i % 6]}/{i // 6}" for i in range(_PANEL)),
+            "gen-panel": _held_out_rooms(_PANEL),
             "gen-small": tuple(
                 f"gen-small/{family}/{seed}" for seed in range(_TRAIN_SEEDS) for family in FAMILIES
             ),
-            "gen-small-panel": tuple(
-                f"gen-small/{FAMILIES[i % 6]}/{_TRAIN_SEEDS + i // 6}" for i in range(_PANEL)
-            ),
+            "gen-small-panel": _small_rooms(_PANEL),
+            "gen-256-panel": _held_out_rooms(_DEMO_PANEL),
+            "gen-small-512-panel": _small_rooms(_STUDY_PANEL),
         }
         for split in OFFICIAL_SPLITS if self.folder else ():
             games = sorted((self.folder / split).glob("*/*/game.tw-pddl")) if self.folder else []
@@ -211,6 +211,14 @@ class AlfworldSuite:
     def _unknown(self, task: str) -> UnknownTask:
         example = f"an id reads like 'gen/{FAMILIES[0]}/17'"
         return UnknownTask(f"unknown alfworld task {task!r}; {example}{self.offers.absent}")
+
+
+def _held_out_rooms(count: int) -> tuple[str, ...]:
+    return tuple(f"gen-panel/{FAMILIES[i % 6]}/{i // 6}" for i in range(count))
+
+
+def _small_rooms(count: int) -> tuple[str, ...]:
+    return tuple(f"gen-small/{FAMILIES[i % 6]}/{_TRAIN_SEEDS + i // 6}" for i in range(count))
 
 
 @cache
