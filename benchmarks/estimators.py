@@ -1,10 +1,22 @@
 """Every recipe on the same truths: docs/results/estimators.md, its JSON and its picture, by one command.
 
-    PYTHONPATH=src python benchmarks/estimators.py [--truths runs/credit] [--learning docs/results/textcraft]
+    PYTHONPATH=src python benchmarks/estimators.py --learning docs/results/textcraft
 
-Truths are those of benchmarks/credit_study.py, which says how they are collected; what is not there is left
-out and named. `--learning` adds the rank correlation of credit on the first batch with the success learned
-after it.
+Text processes are sampled anew (their truth is exact and cheap). The actors' truths are collected by
+`bipace credit`, each with `--groups 8 --group-size 16 --seeds 3 --out runs/credit-16/NAME`:
+
+    textcraft-demo    textcraft-small env.split=demo --rerolls 8
+    textcraft-small   textcraft-small env.split=train --rerolls 8
+    alfworld-small    alfworld-small env.suite=alfworld env.split=gen-small env.max_steps=20 \\
+                      prompt.max_new_tokens=16 --rerolls 4
+    webshop-small     webshop-small env.suite=webshop env.split=gen-train env.max_steps=8 \\
+                      prompt.max_tokens=1536 prompt.max_new_tokens=40 --rerolls 4
+
+and judged whole, at G = 8 and at G = 4 (the first members of each group). textcraft-demo-smollm2 is the truth
+of textcraft-demo with SmolLM2's hidden states in place of the actor's, where that model was fetched (`bipace
+models fetch smollm2-135m`; minutes a seed). What is not there is left out and named. `--learning` adds the
+rank correlation of credit on the first batch, at the G of the training runs, with the success learned after
+it; `--only-learning` takes the credit from the page's own JSON and measures nothing again.
 """
 
 from __future__ import annotations
@@ -18,16 +30,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from credit_study import DOCS, GROUP_SIZE, GROUPS, SEEDS, WORLDS, actor_truths, at, shipped_layer
+from credit_study import DEPTH, DOCS, GROUPS, SEEDS, WORLDS, actor_truths, at, shipped_layer
 from scipy.stats import spearmanr
 
 from bipace.core.estimators import RECIPES, recipe
+from bipace.train.config import ConfigError
+from bipace.train.places import actor_folder
+from bipace.truth.reading import read_by
 from bipace.truth.report import markdown_table
 from bipace.truth.score import score_all
 from bipace.truth.table import Truth
 from bipace.truth.worlds import world_truth
 
-ACTORS = ("textcraft-demo", "textcraft-small", "alfworld-small")
+ACTORS = ("textcraft-demo", "textcraft-small", "alfworld-small", "webshop-small")
+READ, READER = "textcraft-demo-smollm2", "smollm2-135m"
+LARGEST, TRAINED = 16, 8
+SMALLER = (8, 4)
 SHOWN = ("pearson", "pearson_corrected", "spearman", "sign", "gradient_cosine")
 VARIANTS = (
     "gigpo mode=mean_norm", "bigpo eps=0.02", "bipace eps=0.02", "bipace eps=0.1",
@@ -56,20 +74,35 @@ def candidates() -> list[str]:
 def environments(folder: Path) -> dict[str, list[Truth]]:
     """Environment -> its truths, one a seed; those that were not collected are left out."""
     found = {name: actor_truths(folder / name) for name in ACTORS}
+    found[READ] = read_truths(folder / ACTORS[0], found[ACTORS[0]])
     for name, options in WORLDS.items():
-        made = partial(world_truth, name, options, groups=GROUPS, group_size=GROUP_SIZE)
+        made = partial(world_truth, name, options, groups=GROUPS, group_size=LARGEST)
         found[f"world:{name}"] = [made(seed=seed) for seed in range(SEEDS)]
     return {name: truths for name, truths in found.items() if truths}
 
 
+def read_truths(folder: Path, truths: Sequence[Truth]) -> list[Truth]:
+    """The truths with SmolLM2's hidden states; none where that model was not fetched."""
+    try:
+        model = actor_folder(READER)
+    except ConfigError:
+        return []
+    return [read_by(truth, folder / f"seed{i}", model, [DEPTH]) for i, truth in enumerate(truths)]
+
+
 def judge(truths: Sequence[Truth]) -> dict[str, Any]:
-    """`score_all` of every candidate at the collected group size and at G = 4."""
+    """`score_all` of every candidate at the collected group size and at the smaller ones."""
     layer, collected = shipped_layer(truths[0]), int(truths[0].identity["group_size"])
-    sizes = [4] if collected > 4 else []
+    sizes = [size for size in SMALLER if size < collected]
     made = [at(text, layer) for text in candidates()]
     return score_all(truths, made, group_sizes=sizes, bootstraps=200, details=False) | {
         "group_size": collected
     }
+
+
+def credited(found: Mapping[str, Any], size: int) -> Mapping[str, Any]:
+    """Candidate -> its scores at one group size."""
+    return found["recipes"] if found["group_size"] == size else found["group_sizes"][str(size)]
 
 
 def learned(folder: Path) -> dict[str, float]:
@@ -143,7 +176,7 @@ def leaders(results: Mapping[str, Any]) -> list[str]:
 def page(results: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     """Words, the picture, then a table an environment."""
     lines = ["# Every recipe on one truth", "", *leaders(results)]
-    if missing := [name for name in ACTORS if name not in results]:
+    if missing := [name for name in (*ACTORS, READ) if name not in results]:
         lines.append(f"- Not collected: {', '.join(missing)}.")
     if said := about.get("learning"):
         lines += [
@@ -176,18 +209,23 @@ def page(results: Mapping[str, Any], about: Mapping[str, Any]) -> str:
 def main() -> None:
     """Judge, write, draw."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--truths", type=Path, default=Path("runs/credit"))
+    parser.add_argument("--truths", type=Path, default=Path("runs/credit-16"))
     parser.add_argument("--learning", type=Path, help="records of the studies, e.g. docs/results/textcraft")
+    parser.add_argument("--only-learning", action="store_true", help="keep the credit of OUT/estimators.json")
     parser.add_argument("--out", type=Path, default=DOCS)
     arguments = parser.parse_args()
-    results = {name: judge(truths) for name, truths in environments(arguments.truths).items()}
+    if arguments.only_learning:
+        results = json.loads((arguments.out / "estimators.json").read_text(encoding="utf-8"))["results"]
+    else:
+        results = {name: judge(truths) for name, truths in environments(arguments.truths).items()}
     about: dict[str, Any] = {
         "command": "PYTHONPATH=src python benchmarks/estimators.py --learning docs/results/textcraft",
         "date": datetime.now(timezone.utc).date().isoformat(),
         "needs": {text: sorted(at(text, None).recipe.needs) for text in candidates()},
     }
     if arguments.learning and "textcraft-demo" in results:
-        about["learning"] = foretold(results["textcraft-demo"]["recipes"], learned(arguments.learning))
+        credit = credited(results["textcraft-demo"], TRAINED)
+        about["learning"] = foretold(credit, learned(arguments.learning))
     arguments.out.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"about": about, "results": results}, separators=(",", ":")) + "\n"
     (arguments.out / "estimators.json").write_text(text, encoding="utf-8")
