@@ -63,6 +63,29 @@ def test_the_whole_curve_is_compared_seed_by_seed(folder, found):
     assert curves["gigpo"]["difference"] is None
 
 
+def test_training_success_counts_every_iteration_alike_and_pairs_by_seed(folder, found):
+    def played(method, seed):
+        lines = (folder / f"one/{method}/seed-{seed}/metrics.jsonl").read_text().splitlines()
+        rates = [json.loads(line).get("episode/success_rate") for line in lines]
+        return np.mean([rate for rate in rates if rate is not None])
+
+    level = {m: [played(k, s) for s in range(4)] for k, m in ((0, "gigpo"), (1, "bipace"))}
+    entry = found["environments"]["one"]["training_success"]["bipace"]
+    assert entry["mean"] == pytest.approx(np.mean(level["bipace"]))
+    pairs = np.subtract(level["bipace"], level["gigpo"])
+    assert entry["difference"]["mean"] == pytest.approx(pairs.mean())
+    assert (entry["difference"]["ahead"], entry["difference"]["n"]) == ((pairs > 0).sum(), 4)
+    assert "### Success over all training episodes" in report_markdown(found)
+
+
+def test_runs_of_other_lengths_are_no_pair(tmp_path):
+    write_run(tmp_path / "a")
+    write_run(tmp_path / "b", iterations=15, config={"estimator": "bipace"})
+    study = summarize_study(read_runs([tmp_path / "a", tmp_path / "b"]))
+    (played,) = [e["training_success"] for e in study["environments"].values()]
+    assert played["bipace"]["difference"] is None
+
+
 def test_runs_that_validated_at_other_times_are_no_pair(tmp_path):
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", iterations=15, config={"estimator": "bipace"})

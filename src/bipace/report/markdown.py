@@ -10,6 +10,11 @@ from bipace.report.paper_tables import BRANCHES, CLUSTERS, PUBLISHED
 
 __all__ = ["report_markdown"]
 
+_PAIRED = {
+    "whole_curves": "The whole curve: mean of the validations after the start, and seed by seed",
+    "training_success": "Success over all training episodes, and seed by seed",
+}
+
 
 def report_markdown(found: Mapping[str, Any], pictures: Sequence[str] = ()) -> str:
     """A summary (`summarize_study`) as Markdown.
@@ -58,13 +63,14 @@ def _environment(found: Mapping[str, Any], environment: Mapping[str, Any]) -> li
         steps = [(m, *(_step(s) for s in row)) for m, row in environment["steps"].items()]
         parts += ["### Iterations to a success rate (speed-up over the baseline; seeds that reach it)",
                   _table(["method", *(f"{t:.0%}" for t in environment["thresholds"])], steps)]  # fmt: skip
-    if environment["whole_curves"]:
-        rows = [
-            (m, _std(e), _difference(e["difference"]), _ahead(e["difference"]))
-            for m, e in environment["whole_curves"].items()
-        ]
-        parts += ["### The whole curve: mean of the validations after the start, and seed by seed",
-                  _table(["method", "mean", f"less {baseline}'s, points", "seeds ahead"], rows)]  # fmt: skip
+    for key, title in _PAIRED.items():
+        if environment[key]:
+            rows = [
+                (m, _std(e), _difference(e["difference"]), _ahead(e["difference"]))
+                for m, e in environment[key].items()
+            ]
+            head = ["method", "mean", f"less {baseline}'s, points", "seeds ahead"]
+            parts += [f"### {title}", _table(head, rows)]
     for panel, by_method in environment["families"].items():
         families = sorted({family for entry in by_method.values() for family in entry})
         if families:

@@ -16,7 +16,7 @@ from bipace.report.curves import curve, series
 from bipace.report.diagnostics import DIAGNOSTICS
 from bipace.report.episodes import sample_episodes
 from bipace.report.method_tables import Methods, by_family, cost_by_part, settings_that_differ
-from bipace.report.paired import whole_curves
+from bipace.report.paired import training_success, whole_curves
 from bipace.report.paper_tables import chosen_iterations, paper_tables
 from bipace.report.runs import RunRecord, StudyRecord
 from bipace.report.stats import (
@@ -218,6 +218,7 @@ def _environment(
         "thresholds": chosen,
         "steps": {m: _steps(runs, main.get(m), main.get(baseline), chosen) for m, runs in methods.items()},
         "whole_curves": whole_curves(methods, baseline, resamples=RESAMPLES, confidence=CONFIDENCE),
+        "training_success": training_success(methods, baseline, resamples=RESAMPLES, confidence=CONFIDENCE),
         "improvement": _pairs(methods),
         "paper": paper_tables(methods, chosen_iterations(records, at)),
         "families": {panel: by_family(methods, panel) for panel in panels},

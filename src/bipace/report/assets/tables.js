@@ -34,13 +34,17 @@ function overallRows() {
     body.append(element("tr", {}, ...cells.map((c, i) => element("td", i ? {} : { class: "text" }, c))));
   }
 }
-function curvesTable() {
-  const rows = shown().filter((name) => here().whole_curves[name]).map((name) => {
-    const entry = here().whole_curves[name], less = entry.difference;
+function pairedTable(id, found, mean, ahead) {
+  const rows = shown().filter((name) => found[name]).map((name) => {
+    const entry = found[name], less = entry.difference;
     const range = less && less.interval ? " (" + points(less.interval[0]) + " to " + points(less.interval[1]) + ")" : "";
     return [name, withStd(entry), less ? points(less.mean) + range : "–", less ? less.ahead + " of " + less.n : "–"];
   });
-  table(byId("table-curves"), ["method", { label: "mean", why: "mean of a run's validations after the start, over seeds ± sample deviation" }, { label: "less " + DATA.baseline + "'s, points", why: "difference from the baseline's run of the same seed, which draws the same tasks" }, { label: "seeds ahead", why: "seeds in which the method's whole curve is above the baseline's" }], rows);
+  table(byId(id), ["method", { label: "mean", why: mean }, { label: "less " + DATA.baseline + "'s, points", why: "difference from the baseline's run of the same seed, which draws the same tasks" }, { label: "seeds ahead", why: ahead }], rows);
+}
+function curvesTable() {
+  pairedTable("table-curves", here().whole_curves, "mean of a run's validations after the start, over seeds ± sample deviation", "seeds in which the method's whole curve is above the baseline's");
+  pairedTable("table-training", here().training_success, "episodes solved of all that a run trained on, over seeds ± sample deviation", "seeds in which the method won more of its training episodes than the baseline");
 }
 function stepsTable() {
   const cell = (s) => s.iteration === null ? "never" + (s.seeds_reaching ? " (" + s.seeds_reaching + "/" + s.seeds + " seeds)" : "")
