@@ -7,7 +7,7 @@ VERL_PIP := $(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version
 export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit test demo bench bench-trl bench-trl-adapter credit-study fuzz fuzz-readers attack parity-alfworld speed-alfworld test-engines wheel-test docs lock clean
+.PHONY: help setup check unit test demo bench bench-trl bench-trl-adapter credit-study fuzz fuzz-readers attack paper parity-alfworld speed-alfworld test-engines wheel-test docs lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -47,6 +47,15 @@ bench: setup  ## every benchmark of the repository; results as JSON in benchmark
 
 credit-study: setup  ## every recipe's advantages against the exact truth of four small worlds; docs/results/credit.md
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/credit_study.py
+
+STUDIES := textcraft-bipace textcraft-controls textcraft-decide textcraft-estimators textcraft-graphs textcraft-weights
+
+paper: setup  ## the studies behind docs/results/paper.md, resumable, and their tables anew; hours, with the time left shown
+	for study in $(STUDIES); do \
+	  OMP_NUM_THREADS=1 $(BIN)/bipace study examples/studies/$$study.toml --out runs/$$study || exit 1; \
+	  $(BIN)/python benchmarks/paper.py --keep runs/$$study || exit 1; \
+	done
+	$(BIN)/python benchmarks/paper.py
 
 fuzz-readers: setup  ## 100,000 damaged files through every reader of bipace analyze
 	BIPACE_FUZZ=100000 $(BIN)/pytest tests/unit/test_analyze_fuzz.py -n 2
