@@ -1,11 +1,12 @@
-"""One training iteration: 128 episodes of exactly 8 steps and one update, by part, one thread.
+"""One training iteration by part, one thread, beside what its products alone would take.
 
     OMP_NUM_THREADS=1 python benchmarks/iteration.py
 
-Floor: decoding and updating every token once (also a prompt that eight episodes begin with), at 2 and 6 FLOPs
-    per
-parameter and token. The features ride in the decoding forward; their cost is measured as the difference
-between the same rollouts with and without them, in turns. Writes benchmarks/results/iteration.json.
+TextCraft's two actors: 128 episodes of exactly 8 steps and one update. The presets alfworld and webshop: 128
+episodes as they come (at most 20 and 8 steps), the same ones every time, in one shard. Floor: decoding and
+updating every token once (a prompt that eight episodes begin with counts once), at 2 and 6 FLOPs a parameter
+and token. The features ride in the decoding forward; their cost is measured as the difference between the
+same rollouts with and without them, in turns. Writes benchmarks/results/iteration.json.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from bipace.train.scored import score_sequences
 
 RESULT = Path(__file__).parent / "results" / "iteration.json"
 TARGETS = {"textcraft-small": 2.5, "textcraft-medium": 6.5}  # seconds
+BEFORE = {"alfworld": 4.4, "webshop": 9.0}  # seconds, November 2026, one thread beside one other process
 REPEATS = 5
 
 
@@ -125,12 +127,42 @@ def measure(actor: str) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
+def measure_preset(preset: str) -> dict[str, object]:
+    """One iteration of a preset at its own settings, played again and again (a learning rate of 1e-12)."""
+    config = load_config(
+        Path(preset),
+        ["actor.threads=1", "actor.shards=1", "env.held_out=[]", "update.lr=1e-12", "update.lr_decay=0"],
+    )
+    logs: list[dict[str, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(config, Path(folder))
+        for _ in range(REPEATS + 1):  # the first one warms up
+            run.iteration = 0
+            logs.append(run.step())
+        run.iteration = 0
+        sequences = [s for t in run.collect() for s in t.sequences]
+    tokens = len(pack([s.tokens for s in sequences], [s.spans for s in sequences], torch.device("cpu")).ids)
+    parameters = sum(p.numel() for p in run.actor.model.parameters())
+    total = statistics.median(m["timing_s/iteration"] for m in logs[1:])
+    floor = 8 * parameters * tokens / gemm_flops()
+    return {
+        "figure": f"{preset}: 128 episodes and one update", "unit": "s", "value": total, "floor": floor,
+        "ratio": total / floor, "before": BEFORE[preset], "of_before": total / BEFORE[preset],
+        "target_of_before": 0.6, "tokens": tokens, "steps": logs[-1].get("group/steps"),
+        "parts": {
+            part: statistics.median(m[f"timing_s/{part}"] for m in logs[1:])
+            for part in ("rollout", "old_logprob", "credit", "update")
+        },
+    }  # fmt: skip
+
+
 SUITE = EndlessSuite()
 
 
 def main() -> None:
     torch.set_num_threads(1)
     figures = [figure for actor in TARGETS for figure in measure(actor)]
+    figures += [measure_preset(preset) for preset in BEFORE]
     document = {
         "figures": figures,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, one used",
