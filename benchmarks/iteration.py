@@ -3,8 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/iteration.py
 
 Floor: decoding and updating every token once (also a prompt that eight episodes begin with), at 2 and 6 FLOPs
-    per
-parameter and token. The features ride in the decoding forward; their cost is measured as the difference
+per parameter and token. The features ride in the decoding forward; their cost is measured as the difference
 between the same rollouts with and without them, in turns. Writes benchmarks/results/iteration.json.
 """
 
@@ -108,9 +107,8 @@ def measure(actor: str) -> list[dict[str, object]]:
     total = statistics.median(m["timing_s/iteration"] for m in logs)
     parameters = sum(p.numel() for p in run.actor.model.parameters())
     floor = 8 * parameters * tokens / gemm_flops()
-    features = max(
-        0.0, min(capture) - min(plain)
-    )  # both are the same work, so the least disturbed turn counts
+    # both are the same work, so the least disturbed turn counts
+    features = max(0.0, min(capture) - min(plain))
     parts = {
         part: statistics.median(m[f"timing_s/{part}"] for m in logs)
         for part in ("rollout", "old_logprob", "credit", "update")
