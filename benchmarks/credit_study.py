@@ -245,9 +245,8 @@ def measured(name: str, truths: Path) -> dict[str, Any] | None:
 def notes(results: dict[str, dict[str, Any]]) -> list[str]:
     said = [
         f"Text processes: {SEEDS} seeds x {GROUPS} prompt groups x G = {GROUP_SIZE}, horizon 12, a policy "
-        "that plays "
-        "the best action with probability 0.4; the truth is exact. Features there are synthetic (see "
-        "`bipace.truth.worlds`).",
+        "that plays the best action with probability 0.4; the truth is exact. Features there are synthetic "
+        "(see `bipace.truth.worlds`).",
     ]
     for name in ACTORS:
         if name not in results:
@@ -258,8 +257,7 @@ def notes(results: dict[str, dict[str, Any]]) -> list[str]:
             "",
             f"{name}: {results[name]['seeds']} seeds x {identity['groups']} prompt groups x G = "
             f"{identity['group_size']} on {identity['suite']}, split {identity['split']}, K = "
-            f"{identity['rerolls']} "
-            "re-rolls a state: a noisy truth; compare with its noise ceiling. "
+            f"{identity['rerolls']} re-rolls a state: a noisy truth; compare with its noise ceiling. "
             + _layer(identity, results[name]["layer"]),
         ]
     return said

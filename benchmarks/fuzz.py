@@ -197,8 +197,8 @@ def main() -> None:
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "date": datetime.now(timezone.utc).date().isoformat(),
             "versions": {"python": platform.python_version(), "numpy": np.__version__},
-            "command": f"PYTHONPATH=src python benchmarks/fuzz.py --batches {arguments.batches} "
-            f"--seed {arguments.seed}",
+            "command": f"PYTHONPATH=src python benchmarks/fuzz.py --batches {arguments.batches} --seed "
+            f"{arguments.seed}",
         }  # fmt: skip
         RESULT.parent.mkdir(exist_ok=True)
         RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

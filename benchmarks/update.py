@@ -3,8 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/update.py
 
 Peer: a plain padded forward (every block on every token) in micro-batches of 16,384 tokens. Between it and
-    ours: the
-same without shared prompts. Processor time, in turns in one process, the least of five. Writes
+ours: the same without shared prompts. Processor time, in turns in one process, the least of five. Writes
 benchmarks/results/update.json.
 
     OMP_NUM_THREADS=1 python benchmarks/update.py pieces

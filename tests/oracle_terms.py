@@ -68,8 +68,7 @@ def step_term(
 
     style: "mean" R_i - mean_C; "q_style" mean_{C=} - mean_C; "diff_peer" R_i - mean_{C!=}, 0 where C!= is
         empty.
-    leave_out "trajectory": mean_C is taken over the other trajectories' rows, and a cluster without any gives
-    0.
+    leave_out: "trajectory" takes mean_C over the other trajectories' rows; a cluster without any gives 0.
     """
     returns = return_to_go(rows, gamma)
     returns = [value - penalty(row, convention, "return") for value, row in zip(returns, rows, strict=True)]

@@ -76,8 +76,7 @@ def official_games(scratch: Path) -> dict[str, list[Path]]:
         if not archives:
             raise FileNotFoundError(
                 "no official games: set ALFWORLD_DATA (alfworld-download), or BIPACE_SAMPLES to a folder "
-                "with "
-                "alfworld/alfworld_SPLIT.tar.xz"
+                "with alfworld/alfworld_SPLIT.tar.xz"
             )
         for archive in archives:
             with tarfile.open(archive) as tar:

@@ -18,11 +18,8 @@ from adapters.conformance import Conformance, episodes
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adapters.md"
 LINES = 120
-WRITTEN, HEARD, DEPTH = (
-    3,
-    2,
-    2,
-)  # tokens of a response, of what stands before it; layers of the engine's model
+# tokens of a response, of what stands before it; layers of the engine's model
+WRITTEN, HEARD, DEPTH = (3, 2, 2)
 
 
 @pytest.fixture(scope="session")

@@ -37,11 +37,8 @@ STABLE = (
 All that they export has an example.
 """
 
-WITHOUT = {
-    "remove_directions",
-    "vectors_of",
-    "Section",
-}  # plumbing between modules, in no page of the reference
+# plumbing between modules, in no page of the reference
+WITHOUT = {"remove_directions", "vectors_of", "Section"}
 
 
 def _exported(name):

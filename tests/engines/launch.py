@@ -60,9 +60,8 @@ def prepare(folder: Path) -> Path:
 def overrides(folder: Path, *, ranks: int, packed: bool, steps: int, tasks: int, group: int) -> list[str]:
     """A small job on the CPU; what a cluster would not set is marked by its place, in the last two blocks."""
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-    micro = min(
-        64, tasks * group // ranks
-    )  # verl asks that it divide a rank's rows, a multiple of this quotient
+    # verl asks that it divide a rank's rows, a multiple of this quotient
+    micro = min(64, tasks * group // ranks)
     return [
         "trainer.v1.trainer_mode=bipace",
         "algorithm.adv_estimator=bipace",

@@ -62,9 +62,8 @@ def test_an_extra_runs_its_commands(extra, wheel, tmp_path):
     empty = _megabytes(place)
     begun = time.monotonic()
     wanted = str(wheel) if extra == "bare" else f"{wheel}[{extra}]"
-    pin = (
-        tmp_path / "torch.txt"
-    )  # the release that requirements.lock pins: where an index offers its CPU wheel, that
+    # the release that requirements.lock pins: where an index offers its CPU wheel, that
+    pin = tmp_path / "torch.txt"
     pin.write_text(_pinned_torch())
     install = [python, "-m", "pip", "install", "--quiet", "--prefer-binary", "--constraint", pin, wanted]
     subprocess.run(install, check=True)

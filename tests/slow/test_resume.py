@@ -145,8 +145,8 @@ def test_another_configuration_recipe_or_task_list_is_refused_by_name(suite, tmp
         go("credit.w=0.5", "update.lr=0.1")
     go("actor.threads=2")
     script = (
-        "from bipace.train.loop import train; from bipace.train.config import load_config; import "
-        "sys, pathlib\n"
+        "from bipace.train.loop import train; from bipace.train.config import load_config; import sys, "
+        "pathlib\n"
     )
     script += "train(load_config(overrides=sys.argv[2:]), pathlib.Path(sys.argv[1]), resume=True, "
     script += "on_iteration=lambda *_: None)"

@@ -51,9 +51,8 @@ def _cheapest_path(price: Floats, flow: Floats, supplied: Bools, wanted: Bools) 
     to_column = np.full(price.shape[1], np.inf)
     row_parent = np.full(price.shape[0], -1)
     column_parent = np.full(price.shape[1], -1)
-    slack = 1e-12 * (
-        1.0 + float(np.abs(price).max(initial=0.0))
-    )  # rounding must not look like a cheaper cycle
+    # rounding must not look like a cheaper cycle
+    slack = 1e-12 * (1.0 + float(np.abs(price).max(initial=0.0)))
     while True:
         ship = from_row[:, None] + price
         better = ship.min(axis=0) < to_column - slack

@@ -83,9 +83,8 @@ def test_openhands_conversations():
     _, v0 = summary("openhands/v0_saved_trajectory.json")
     found, v1 = summary("openhands/sdk_v1_events.jsonl")
     assert (v0, v1) == (("openhands", 1, 1, 2), ("openhands", 1, 1, 2))
-    assert (
-        found.table.steps[1].observation.count("mire saso") == 2
-    )  # the lost action's observation was read too
+    # the lost action's observation was read too
+    assert found.table.steps[1].observation.count("mire saso") == 2
 
 
 def test_atif_runs_continuations_and_sub_agents():

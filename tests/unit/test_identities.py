@@ -57,9 +57,8 @@ def corrected(rows, eps, gamma=0.95):
 @settings(max_examples=100, deadline=None)
 @given(step_tables(), radii)
 def test_bipace_at_its_defaults_is_eq_1_plus_the_recentred_step_term(rows, eps):
-    rows = [
-        {**row, "reward": row["reward"] * 4} for row in rows
-    ]  # quarters become whole: groups are equal or apart
+    # quarters become whole: groups are equal or apart
+    rows = [{**row, "reward": row["reward"] * 4} for row in rows]
     values = advantages(to_batch(rows), recipe("bipace", eps=eps)).values
     np.testing.assert_allclose(values, corrected(rows, eps), rtol=1e-6, atol=1e-6)
 

@@ -59,12 +59,8 @@ COMPUTED = {
         y["actor_rollout_ref.actor.ppo_mini_batch_size"] * y["actor_rollout_ref.rollout.n"]
     ),
 }
-MACHINE = {
-    "actor.device",
-    "actor.autocast",
-    "rollout.parallel",
-    "run.save_every",
-}  # one GPU here, a node of eight there
+# one GPU here, a node of eight there
+MACHINE = {"actor.device", "actor.autocast", "rollout.parallel", "run.save_every"}
 VERLS_OWN = {  # keys of verl that `bipace train` has no key for: what it does there, it always does here
     "algorithm.adv_estimator": "bipace",
     "trainer.v1.trainer_mode": "bipace",

@@ -56,9 +56,8 @@ def test_an_official_record_becomes_a_product(tmp_path):
     catalogue = load_catalogue(write(tmp_path / "data"))
     (mug,) = catalogue.products
     assert (mug.asin, mug.title, mug.query, mug.category) == ("B001", "Blue Mug", "mugs", "garden")
-    assert mug.options == (
-        ("color", ("navy | white",)),
-    )  # a slash becomes a bar; an option without values goes
+    # a slash becomes a bar; an option without values goes
+    assert mug.options == (("color", ("navy | white",)),)
     assert (mug.prices, mug.price_tag) == ((1012.5, 1100.0), "$1012.5 to $1100.0")
     assert mug.attributes == ("dishwasher safe",)
     assert search_text(mug) == "blue mug a mug. holds 12 oz color: navy | white"

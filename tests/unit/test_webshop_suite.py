@@ -115,8 +115,8 @@ def test_the_generated_catalogue_and_its_order_never_change(shop):
     assert [shop.goal(f"gen1000-0/{number}").instruction for number in (0, 500)] == [
         "i want to buy coffee beans that is single origin, pack 2 pound box, and price lower than 100.00 "
         "dollars",
-        "i would like foldable arm, aluminum alloy adjustable tablet holder in mustard yellow, "
-        "and price lower than 70.00 dollars",
+        "i would like foldable arm, aluminum alloy adjustable tablet holder in mustard yellow, and price "
+        "lower than 70.00 dollars",
     ]
     assert shop.expert("gen1000-0/0") == (
         "search[coffee beans single origin pack 2 pound box]",

@@ -47,8 +47,7 @@ def _truncated(e: Evidence) -> Iterator[Finding]:
             "warning",
             f"{ghosts.sum()} steps come after a cut answer of their trajectory",
             "They react to what the limit made of the answer, not to what the policy wanted; their returns "
-            "blame or "
-            "praise it all the same.",
+            "blame or praise it all the same.",
             "End an episode at a cut answer, or keep the steps after it out of the baselines.",
             _places(e, ghosts),
             **reach(e, ghosts, "come after a cut answer"),
@@ -156,8 +155,7 @@ def _logged(e: Evidence) -> Iterator[Finding]:
         f"{fits[best]:.4f}); "
         f"{signs.sum()} steps have another sign",
         "Where they agree, the trainer does what it is thought to do. Where not, it scores, groups, weighs "
-        "or filters "
-        "otherwise than this analysis, or the file's rewards are not those that were trained on.",
+        "or filters otherwise than this analysis, or the file's rewards are not those that were trained on.",
         "With a low correlation check the reward column, the groups, and which rollouts the trainer drops.",
         _places(e, signs),
         **reach(e, signs, "have another sign", count=int(known.sum())),

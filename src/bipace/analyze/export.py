@@ -3,11 +3,10 @@
 `bipace analyze --export steps.parquet`.
 
 Columns: `file`, `task`, `group`, `trajectory`, `t`, `reward`, `outcome`, `observation`, `response`, `action`;
-    of each
-recipe `NAME.advantage`; of each of its terms `NAME.TERM.cluster`, `.q`, `.v`, `.scale`, `.returns`, `.value`
-and `.branch` (0 alone, 1 leave-one-out, 2 compared), TERM being `trajectory` or `step` (`step_2`, ... where a
-recipe has several); and `eps_X.cluster`, the clusters by features at each radius of the sweep. value = weight
-(q - v) / scale.
+of each recipe `NAME.advantage`; of each of its terms `NAME.TERM.cluster`, `.q`, `.v`, `.scale`, `.returns`,
+`.value` and `.branch` (0 alone, 1 leave-one-out, 2 compared), TERM being `trajectory` or `step` (`step_2`,
+... where a recipe has several); and `eps_X.cluster`, the clusters by features at each radius of the sweep.
+value = weight (q - v) / scale.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ __all__ = ["TEXT_LABEL", "hidden_states", "text_vectors"]
 WIDTH = 256
 TEXT_LABEL = (
     "text vectors of the observation (scikit-learn: hashed words and word pairs, tf-idf, random projection "
-    "to "
-    f"{WIDTH}). They measure wording, not what a model makes of a state; pass --model FOLDER for hidden "
+    f"to {WIDTH}). They measure wording, not what a model makes of a state; pass --model FOLDER for hidden "
     "states"
 )
 # Words that open a text say most about the state; a giant observation must not cost minutes.

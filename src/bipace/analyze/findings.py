@@ -34,16 +34,13 @@ def _flat_groups(e: Evidence) -> Iterator[Finding]:
         "flat-groups",
         severity,
         f"{stuck:.0f} of {several:.0f} prompt groups have no reward variance ({share:.0%})",
-        "Every rollout of such a group ended with the same outcome, so a trajectory-level method (GRPO, "
-        "Dr. GRPO, "
-        "RLOO) "
-        f"gives all its steps an advantage of exactly 0: {e.number('steps_in_flat_groups_share'):.0%} of "
-        "all steps "
-        "lie in "
-        "groups like that (lone ones included) and were paid for without teaching anything.",
-        "Drop or re-weight tasks that are always solved or never solved, raise the sampling temperature, "
-        "or draw more "
-        "rollouts a task. In an all-fail group with reward 0 everywhere no estimator finds a signal.",
+        "Every rollout of such a group ended with the same outcome, so a trajectory-level method (GRPO, Dr. "
+        "GRPO, RLOO) gives all its steps an advantage of exactly 0: "
+        f"{e.number('steps_in_flat_groups_share'):.0%} of all steps lie in groups like that (lone ones "
+        "included) and were paid for without teaching anything.",
+        "Drop or re-weight tasks that are always solved or never solved, raise the sampling temperature, or "
+        "draw more rollouts a task. In an all-fail group with reward 0 everywhere no estimator finds a "
+        "signal.",
         e.health.places["flat"],
         **reach(e, alike[e.table.batch.task], "ended with one outcome", count=stuck, unit="rollouts"),
     )  # fmt: skip
@@ -57,9 +54,7 @@ def _shaped_only(e: Evidence) -> Iterator[Finding]:
             "warning",
             f"in {count:.0f} groups only the shaped reward varies, not the outcome",
             "Rollouts with one outcome get different rewards (penalties, format rewards, lengths). Divided "
-            "by the "
-            "group's "
-            "small deviation such differences become full-size gradients.",
+            "by the group's small deviation such differences become full-size gradients.",
             "Judge variance on the outcome, keep penalties out of the return (bipace's default), or use "
             "mean_norm.",
             e.health.places["shaped"],
@@ -77,12 +72,9 @@ def _lone_groups(e: Evidence) -> Iterator[Finding]:
             "error" if lone == groups else "warning",
             f"{lone:.0f} of {groups:.0f} tasks have a single trajectory",
             "Group-relative credit compares rollouts of one task. A lone rollout has nobody to be compared "
-            "with: its "
-            "trajectory term is 0, and a step term can compare it only with itself.",
+            "with: its trajectory term is 0, and a step term can compare it only with itself.",
             "Collect several rollouts a task (8 is usual). If the file does hold several, the task ids "
-            "differ: name "
-            "the "
-            "right column with --map task=COLUMN, or join files with --merge.",
+            "differ: name the right column with --map task=COLUMN, or join files with --merge.",
             e.health.places["lone"],
             **reach(e, e.health.lone[e.table.batch.task], "have no rollout to be compared with", count=lone),
         )
@@ -98,8 +90,7 @@ def _exact_text(e: Evidence) -> Iterator[Finding]:
         f"grouped by exact observation text, {lone:.1%} of steps have no peer and "
         f"{numbers['singleton_rate']:.1%} of clusters hold one step",
         "GiGPO and HGPO compare steps that saw the same text. A step without a peer gets no step-level "
-        "credit there: "
-        "what is left for it is the trajectory's outcome, as in GRPO. "
+        "credit there: what is left for it is the trajectory's outcome, as in GRPO. "
         f"{1 - others(e, 'gigpo').mean():.1%} of steps have no peer in another trajectory.",
         _advice_on_similarity(e),
         **reach(e, alone(e, "gigpo"), "have no peer", weight=0.5),
@@ -112,30 +103,24 @@ def _advice_on_similarity(e: Evidence) -> str:
     exact, least, worst = e.errors[0.0], e.errors[best], max(e.errors.values())
     if worst == 0:
         return (
-            "Whether similar states should count as one cannot be judged here: no group has two "
-            "trajectories whose "
-            "returns could foretell each other. Collect several rollouts a task first."
+            "Whether similar states should count as one cannot be judged here: no group has two trajectories "
+            "whose returns could foretell each other. Collect several rollouts a task first."
         )
     if best == 0:
         wider = min(eps for eps in e.errors if eps > 0)
         better = "another --layer" if e.feature_kind == "hidden" else "hidden states (--model FOLDER)"
         return (
-            "Do not widen the radius on these features: the clusters that foretell returns best are those "
-            "of eps 0 "
-            f"(squared error {exact:.4g}, at eps {wider:g} {e.errors[wider]:.4g}), so states that merely "
-            "look alike "
-            f"differ in value here. Try {better}, or make observations of one state equal: take ids, dates "
-            "and random "
-            "wording out of them."
+            "Do not widen the radius on these features: the clusters that foretell returns best are those of "
+            f"eps 0 (squared error {exact:.4g}, at eps {wider:g} {e.errors[wider]:.4g}), so states that "
+            f"merely look alike differ in value here. Try {better}, or make observations of one state equal: "
+            "take ids, dates and random wording out of them."
         )
     gain = 1 - least / exact if exact else 0.0
     little = "; little is to be won" if gain < 0.01 else ""
     return (
-        f"Group by similar states instead of equal text (bipace or bigpo with eps = {best:g}): its "
-        "clusters foretell "
-        f"returns best (squared error {least:.4g}, at eps 0 {exact:.4g}, {gain:.1%} less{little}). Move "
-        "the eps slider "
-        "to see what joins."
+        f"Group by similar states instead of equal text (bipace or bigpo with eps = {best:g}): its clusters "
+        f"foretell returns best (squared error {least:.4g}, at eps 0 {exact:.4g}, {gain:.1%} less{little}). "
+        "Move the eps slider to see what joins."
     )
 
 
@@ -151,11 +136,9 @@ def _step_credit(e: Evidence) -> Iterator[Finding]:
         "info",
         f"step-level credit changes the advantage of {moved.mean():.0%} of steps with BiPACE (eps {e.eps:g}, "
         f"{features}) and {exact:.0%} with GiGPO",
-        "On these steps a comparison with other trajectories in a like state adds to, or corrects, what "
-        "the outcome "
-        "says. Where the share is near 0, step-level credit cannot help whatever its name. A trajectory's "
-        "own steps "
-        "are not counted as peers here.",
+        "On these steps a comparison with other trajectories in a like state adds to, or corrects, what the "
+        "outcome says. Where the share is near 0, step-level credit cannot help whatever its name. A "
+        "trajectory's own steps are not counted as peers here.",
         "Compare the recipes in the groups below: look for steps that GRPO rewards only because the "
         "episode went well.",
         count=told["count"], groups=told["groups"], worst=told["worst"],
@@ -185,14 +168,10 @@ def _one_action(e: Evidence) -> Iterator[Finding]:
             "info",
             f"only {numbers['multi_action_rate']:.0%} of clusters with several steps hold more than one "
             "action",
-            "BiPACE compares the mean return of an action with that of its cluster. With one action there "
-            "is nothing "
-            "to "
-            "compare; the leave-one-out baseline steps in.",
-            "A higher sampling temperature gives more distinct actions. If actions are long free text, use "
-            "a coarser "
-            "key: "
-            "--action-key first_word.",
+            "BiPACE compares the mean return of an action with that of its cluster. With one action there is "
+            "nothing to compare; the leave-one-out baseline steps in.",
+            "A higher sampling temperature gives more distinct actions. If actions are long free text, use a "
+            "coarser key: --action-key first_word.",
             **reach(e, one_action(e, "bipace"), "have peers that all took one action", weight=0.5),
         )
 
@@ -220,16 +199,12 @@ def _loops(e: Evidence) -> Iterator[Finding]:
         yield Finding(
             "loops",
             "warning" if share >= 0.1 else "info",
-            f"{e.number('loop_steps'):.0f} steps ({share:.1%}) repeat an action their trajectory had "
-            "already taken on "
-            "the "
-            f"same observation; {e.number('loop_trajectories'):.0f} trajectories loop",
+            f"{e.number('loop_steps'):.0f} steps ({share:.1%}) repeat an action their trajectory had already "
+            f"taken on the same observation; {e.number('loop_trajectories'):.0f} trajectories loop",
             "Repeated visits fill clusters with one trajectory's own steps: they look like peers and are not "
             "independent.",
             "Penalise or stop loops in the environment, show the agent its history, and look at distinct "
-            "trajectories "
-            "per "
-            "cluster rather than at cluster size.",
+            "trajectories per cluster rather than at cluster size.",
             e.health.places["loop"],
             **reach(e, e.health.looping, "repeat an earlier one", weight=0.5),
         )  # fmt: skip
@@ -242,9 +217,8 @@ def _aliasing(e: Evidence) -> Iterator[Finding]:
             "aliasing",
             "warning" if share >= 0.2 else "info",
             f"{share:.0%} of repeated (observation, action) pairs led to different next observations",
-            "Either the environment is random, or the observation does not show the whole state: equal "
-            "text then joins "
-            "states of different value (GiGPO and HGPO do this by construction).",
+            "Either the environment is random, or the observation does not show the whole state: equal text "
+            "then joins states of different value (GiGPO and HGPO do this by construction).",
             "Group by features of the whole prompt (--model FOLDER), or by history (hgpo).",
             e.health.places["aliased"],
             **reach(e, e.health.aliased, "led elsewhere than their equals"),

@@ -37,9 +37,13 @@ class NotTrajectories(ValueError):
     """The file holds nothing that any reader knows; the message lists what was looked for.
 
     Examples:
-        >>> from bipace.analyze import NotTrajectories
-        >>> issubclass(NotTrajectories, ValueError)
-        True
+        >>> from bipace.analyze import NotTrajectories, analyze
+        >>> try:
+        ...     analyze([{"name": "Ada", "age": 36}])
+        ... except NotTrajectories as error:
+        ...     print(str(error).split(";")[0])
+        ...
+        in memory: no trajectories found
     """
 
 

@@ -102,9 +102,8 @@ def sample(analysis: Analysis) -> Ints:
 def members_of(analysis: Analysis, group: int) -> list[int]:
     """The trajectories of a prompt group, in table order."""
     batch = analysis.table.batch
-    first, last = np.searchsorted(
-        batch.task, [group, group + 1]
-    )  # the table is in (task, trajectory, t) order
+    # the table is in (task, trajectory, t) order
+    first, last = np.searchsorted(batch.task, [group, group + 1])
     return np.unique(batch.trajectory[first:last]).tolist()
 
 

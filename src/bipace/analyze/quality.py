@@ -45,8 +45,7 @@ def _left_out(e: Evidence) -> Iterator[Finding]:
             f"{len(bad)} trajectories were left out: a reward is missing, not a number, NaN or infinite "
             f"({names})",
             "One such reward would poison the statistics of its whole group, so the trajectory is dropped "
-            "and its "
-            "siblings are kept.",
+            "and its siblings are kept.",
             "Find out why the reward function failed. Aborted rollouts belong out of every baseline.",
             count=len(bad),
             first=True,
@@ -63,8 +62,8 @@ def _left_out(e: Evidence) -> Iterator[Finding]:
             f"{len(failed)} rollouts ({share:.1%}) did not fail by the policy's own doing and count "
             f"nowhere: {told}",
             "A rollout that died of its sandbox, a time-out or its grader says nothing about its actions. "
-            "Counted "
-            "as 0 it would push the policy away from them, and lower its group's baseline for the others.",
+            "Counted as 0 it would push the policy away from them, and lower its group's baseline for the "
+            "others.",
             "Check that training masks them too (a reward of 0 is no mask), and mend the most frequent "
             "cause.",
             count=len(failed),
@@ -123,9 +122,8 @@ _DOUBTS: dict[str, tuple[Severity, str, str]] = {
     ),
     "missing-uid": (
         "warning",
-        "Rollouts of one prompt are told apart by their texts alone: equal ones may be joined wrongly, and "
-        "a prompt "
-        "that occurs twice in a batch becomes one group.",
+        "Rollouts of one prompt are told apart by their texts alone: equal ones may be joined wrongly, and a "
+        "prompt that occurs twice in a batch becomes one group.",
         "Log the uid with each row (verl 0.9 and later do).",
     ),
     "repeated-reward": (
@@ -137,8 +135,7 @@ _DOUBTS: dict[str, tuple[Severity, str, str]] = {
     "constant-reward": (
         "warning",
         "It may be a reward for every step (as in CartPole) or a terminal reward written on every row; the "
-        "first was "
-        "assumed, and longer trajectories then earn more.",
+        "first was assumed, and longer trajectories then earn more.",
         "Say which it is: --row-reward last, or --row-reward each.",
     ),
     "missing-segment": (
@@ -174,8 +171,8 @@ def _misread(e: Evidence) -> Iterator[Finding]:
     lone = len(e.table.tasks) == 1 and len(first) >= 4 and openings > len(first) // 2
     if lone and "one-group" not in told:
         text = (
-            f"all {len(first)} trajectories are one prompt group, "
-            f"and they begin with {openings} different observations"
+            f"all {len(first)} trajectories are one prompt group, and they begin with {openings} different "
+            "observations"
         )
         yield _sign("one-group", text, len(first))
     names = Counter(
@@ -201,9 +198,8 @@ def _misread(e: Evidence) -> Iterator[Finding]:
             "warning",
             f"{single:.0f} of {e.number('trajectories'):.0f} trajectories have one step",
             "Step-level credit equals trajectory-level credit there.",
-            "If the episodes have several turns, the file keeps each as one text: log one row a model "
-            "call, or "
-            "messages.",
+            "If the episodes have several turns, the file keeps each as one text: log one row a model call, "
+            "or messages.",
             count=int(single),
             first=single == e.number("trajectories"),
         )

@@ -229,8 +229,6 @@ def _nothing(reading: Reading) -> str:
         + (f" ({damaged})" if damaged else "")
         + seen
         + f". Looked for: {', '.join(FORMATS)}, reflexion. Name the columns of a flat table with --map "
-        "task=COLUMN "
-        "--map trajectory=COLUMN --map step=COLUMN --map observation=COLUMN --map action=COLUMN --map "
-        "reward=COLUMN, "
-        "or force a reader with --format"
+        "task=COLUMN --map trajectory=COLUMN --map step=COLUMN --map observation=COLUMN --map action=COLUMN "
+        "--map reward=COLUMN, or force a reader with --format"
     )

@@ -57,8 +57,8 @@ def _numbers(analysis: Analysis) -> str:
         f"{numbers['groups']:,.0f} prompt groups · {numbers['trajectories']:,.0f} trajectories · "
         f"{numbers['steps']:,.0f} steps · outcome above 0: {numbers['positive_outcome_share']:.0%}\n"
         f"[bold]{flat:.0f} of {several:.0f}[/] groups of two or more without reward variance · "
-        f"[bold]{exact:.1%}[/] of steps without a peer by exact text · "
-        f"[bold]{near:.1%}[/] at eps {analysis.options.eps:g}"
+        f"[bold]{exact:.1%}[/] of steps without a peer by exact text · [bold]{near:.1%}[/] at eps "
+        f"{analysis.options.eps:g}"
     )
 
 

@@ -14,8 +14,7 @@ try:
 except ModuleNotFoundError:  # the core alone is installed
     sys.exit(
         "The bipace command needs typer, which every extra brings: pip install 'bipace[all]' for all that "
-        "the README "
-        "shows, 'bipace[analyze]' to look at rollouts, 'bipace[cli]' for the smallest"
+        "the README shows, 'bipace[analyze]' to look at rollouts, 'bipace[cli]' for the smallest"
     )
 
 from bipace.cli import judging, looking, many, training
@@ -35,8 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Step-level credit for LLM agents: train, evaluate, play and compare BiPACE and its baselines.",
     epilog="Exit status: 0 done · 1 the answer is no (`analyze --fail-on`, a failed run of a study) · 2 "
-    "wrong input, "
-    "nothing was done · 3 the run broke down · 4 disk, permission or network · 70 a bug · 130 Ctrl-C.",
+    "wrong input, nothing was done · 3 the run broke down · 4 disk, permission or network · 70 a bug · 130 "
+    "Ctrl-C.",
 )
 app.add_typer(models_app, name="models")
 app.command()(training.train)

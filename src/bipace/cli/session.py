@@ -101,8 +101,8 @@ class _Shown:
         seconds = round(left * metrics["timing_s/iteration"] + checks * self._validation)
         return (
             f"about {timedelta(seconds=seconds)} to go: {left} iterations of "
-            f"{metrics['timing_s/iteration']:.1f} s and "
-            f"{checks} validations; {metrics['perf/peak_memory_mb']:.0f} MB of memory so far"
+            f"{metrics['timing_s/iteration']:.1f} s and {checks} validations; "
+            f"{metrics['perf/peak_memory_mb']:.0f} MB of memory so far"
         )
 
 
@@ -130,8 +130,7 @@ def _print_summary(console: Console, summary: dict[str, Any], folder: Path) -> N
         console.print(f"data: {summary['data']}", markup=False)
     console.print(
         f"{summary['recipe']}: {summary['iterations']} iterations, {summary['iteration_seconds']:.2f} s "
-        "each, "
-        f"{summary['seconds']['train']:.0f} s in all; credit (labels, clusters, advantages) took "
+        f"each, {summary['seconds']['train']:.0f} s in all; credit (labels, clusters, advantages) took "
         f"{summary['credit_share']:.2%} of an iteration; peak memory {summary['peak_memory_mb']:.0f} MB",
         markup=False,
     )

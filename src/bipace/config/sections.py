@@ -58,9 +58,8 @@ class EnvSettings(Section):
     )
     reward: Literal["score", "success"] = Field(
         default="score",
-        description="score: what the environment pays, also for part of a task; success: 1 for a solved "
-        "task alone "
-        "(verl-agent's WebShop)",
+        description="score: what the environment pays, also for part of a task; success: 1 for a solved task "
+        "alone (verl-agent's WebShop)",
     )
 
 
@@ -81,8 +80,8 @@ class EnvConfig(EnvSettings):
         default=None,
         gt=0,
         description="time limit of one reset or step; when set, every episode's environment runs in a "
-        "process of its "
-        "own, so that one that hangs or dies costs its episode alone; default: no limit, in this process",
+        "process of its own, so that one that hangs or dies costs its episode alone; default: no limit, in "
+        "this process",
     )
 
 
@@ -147,8 +146,7 @@ class PromptSettings(Section):
     strict: bool = Field(
         default=False,
         description="with tagged: an answer without a <think> pair or with a Chinese character pays the "
-        "penalty too "
-        "(verl-agent's)",
+        "penalty too (verl-agent's)",
     )
     instructions: bool = Field(default=False, description="put the suite's rules at the head of the prompt")
     history_length: int = Field(
@@ -191,8 +189,7 @@ class FeatureSettings(Section):
     layer: int | float = Field(
         default=PAIRS["1.5B"][0],
         description="index into hidden_states (negative allowed) or fraction of the depth; the default "
-        "belongs to the "
-        "default credit.eps: the paper's pair for its 1.5B model",
+        "belongs to the default credit.eps: the paper's pair for its 1.5B model",
     )
     calibrate_every: int = Field(
         default=1,
@@ -232,9 +229,8 @@ class FeatureConfig(FeatureSettings):
 
     source: Literal["rollout", "shared", "separate"] = Field(
         default="rollout",
-        description="which forward gives them: rollout, the one that sampled the response (its "
-        "probabilities are then "
-        "the old ones); shared, the one that scores finished trajectories anew; separate, one more",
+        description="which forward gives them: rollout, the one that sampled the response (its probabilities "
+        "are then the old ones); shared, the one that scores finished trajectories anew; separate, one more",
     )
 
 

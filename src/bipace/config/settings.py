@@ -22,8 +22,9 @@ class CreditSettings(Section):
 
     Examples:
         >>> from bipace.integrations.common.settings import CreditSettings
-        >>> CreditSettings().captures
-        True
+        >>> settings = CreditSettings(estimator="gigpo", credit={"w": 0.5})
+        >>> settings.recipe().name, settings.captures, CreditSettings(estimator="bipace").captures
+        ('gigpo', False, True)
     """
 
     estimator: str = Field(

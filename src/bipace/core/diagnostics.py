@@ -32,9 +32,16 @@ class DegenerateClustersWarning(UserWarning):
     """Clusters in which hardly anything is compared, or different states are compared as one.
 
     Examples:
-        >>> from bipace.core.diagnostics import DegenerateClustersWarning
-        >>> issubclass(DegenerateClustersWarning, UserWarning)
-        True
+        >>> import warnings
+        >>> from bipace.core.diagnostics import DegenerateClustersWarning, degenerate_clusters
+        >>> shape = {"lone_step_share": 0.97, "singleton_rate": 0.99, "largest_share": 0.1}
+        >>> said = degenerate_clusters(shape)
+        >>> with warnings.catch_warnings(record=True) as seen:
+        ...     warnings.simplefilter("always", DegenerateClustersWarning)
+        ...     warnings.warn(said, DegenerateClustersWarning)
+        ...
+        >>> str(seen[0].message)[:45]
+        '97 % of the steps are alone in their cluster,'
     """
 
 
@@ -95,15 +102,14 @@ def degenerate_clusters(found: Mapping[str, float]) -> str:
     if found["lone_step_share"] >= _NEARLY_ALL:
         return (
             f"{100 * found['lone_step_share']:.0f} % of the steps are alone in their cluster, so the step "
-            f"term says "
-            "hardly anything; take a larger credit.eps, or choose layer and eps with `bipace calibrate`"
+            "term says hardly anything; take a larger credit.eps, or choose layer and eps with `bipace "
+            "calibrate`"
         )
     if found["singleton_rate"] <= _FEW_SINGLETONS and found["largest_share"] >= _MOST_OF_A_GROUP:
         return (
             f"one cluster holds {100 * found['largest_share']:.0f} % of its prompt group and only "
             f"{100 * found['singleton_rate']:.0f} % of the clusters hold one step, so different states are "
-            f"compared as "
-            "one; take a smaller credit.eps, or choose layer and eps with `bipace calibrate`"
+            "compared as one; take a smaller credit.eps, or choose layer and eps with `bipace calibrate`"
         )
     return ""
 

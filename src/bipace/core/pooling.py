@@ -20,10 +20,8 @@ __all__ = ["Prior", "group_mean", "group_std", "pooled_q", "pooled_v", "pseudo_m
 
 Prior = float | Literal["auto"]
 
-_LEAST, _MOST = (
-    1 / 16,
-    16.0,
-)  # bounds of an estimated k: a batch without spread must neither erase nor fix a value
+# bounds of an estimated k: a batch without spread must neither erase nor fix a value
+_LEAST, _MOST = (1 / 16, 16.0)
 
 
 def pooled_v(peers: Peers, k: Prior = 0.5) -> Floats:

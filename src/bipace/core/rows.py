@@ -48,15 +48,14 @@ class LoneGroupsWarning(UserWarning):
         >>> import bipace
         >>> import warnings
         >>> with warnings.catch_warnings(record=True) as seen:
-        ...     warnings.simplefilter("always")
+        ...     warnings.simplefilter("always", bipace.LoneGroupsWarning)
         ...     rows = bipace.build_batch(
-        ...         task="a", trajectory="0", t=[0], reward=[1], observation="d", action="x"
+        ...         task=["a", "b"], trajectory="01", t=[0, 0], reward=[0, 1],
+        ...         observation="dd", action="xy",
         ...     )
         ...
-        >>> seen[0].category.__name__
-        Traceback (most recent call last):
-            ...
-        IndexError: list index out of range
+        >>> seen[0].category.__name__, str(seen[0].message)[:43]
+        ('LoneGroupsWarning', 'all 2 prompt groups hold one trajectory, so')
     """
 
 
@@ -235,8 +234,7 @@ def _warn_lone(batch: StepBatch) -> None:
     if len(task) > 1 and len(np.unique(task)) == len(task):
         warnings.warn(
             f"all {len(task)} prompt groups hold one trajectory, so that no comparison is possible and "
-            f"advantages are "
-            "0; is the task key unique per trajectory? Rollouts of one task must share it",
+            "advantages are 0; is the task key unique per trajectory? Rollouts of one task must share it",
             LoneGroupsWarning,
             stacklevel=3,
         )

@@ -89,10 +89,8 @@ class Scan:
         return (
             f"Layer {self.chosen.layer} at eps {self.chosen.eps:g} (whiten {self.chosen.whiten}): of the "
             f"{self.level} of {len(self.pairs)} points whose held-out agreement is within one standard error "
-            f"of the "
-            f"best, the one with the smallest radius; {100 * shape['singleton_rate']:.0f} % of its clusters "
-            f"hold one "
-            f"step, the mean cluster {shape['cluster_size_mean']:.1f}, the largest "
+            f"of the best, the one with the smallest radius; {100 * shape['singleton_rate']:.0f} % of its "
+            f"clusters hold one step, the mean cluster {shape['cluster_size_mean']:.1f}, the largest "
             f"{shape['cluster_size_max']:.0f}."
         )
 
@@ -112,21 +110,18 @@ def check_scannable(batch: StepBatch) -> None:
     if shape["lone_groups"] == shape["groups"]:
         raise ValueError(
             "rollout.group_size: every prompt group holds one trajectory, so a step has nobody to be "
-            "compared with "
-            "and no layer and eps can be chosen; use rollout.group_size=8"
+            "compared with and no layer and eps can be chosen; use rollout.group_size=8"
         )
     if not batch.reward.any():
         raise ValueError(
             f"rollouts: none of {shape['trajectories']:.0f} trajectories earned any reward, so no layer and "
-            f"eps can be "
-            "chosen; take an actor that sometimes succeeds, easier tasks (env.split), or give credit.eps and "
-            "features.layer yourself"
+            "eps can be chosen; take an actor that sometimes succeeds, easier tasks (env.split), or give "
+            "credit.eps and features.layer yourself"
         )
     if shape["flat_groups"] == shape["groups"]:
         raise ValueError(
             "rollouts: in every prompt group all trajectories earned the same (an actor that always wins?), "
-            "so no "
-            "layer and eps can be chosen; take harder tasks (env.split), or give credit.eps and "
+            "so no layer and eps can be chosen; take harder tasks (env.split), or give credit.eps and "
             "features.layer yourself"
         )
 
@@ -164,8 +159,7 @@ def scan(
     if not len(layers) or not len(grid) or not len(directions) or not all(0.0 <= eps <= 2.0 for eps in grid):
         raise ValueError(
             f"grid: {tuple(layers)} x {tuple(directions)} x {tuple(grid)}, expected at least one layer, one "
-            f"number of "
-            "directions and one radius in [0, 2]"
+            "number of directions and one radius in [0, 2]"
         )
     if hold(recipe, 0.0, 0) == recipe:
         raise ValueError(

@@ -182,6 +182,5 @@ def _require_finite(name: str, array: NDArray[Any], first_row: int = 0) -> None:
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(
             f"{name}: {array[where]} at row {first_row + where[0]}; must be finite. Drop that trajectory "
-            f"before "
-            "building the table (bipace.core.rows.build_batch does it and says so)"
+            "before building the table (bipace.core.rows.build_batch does it and says so)"
         )

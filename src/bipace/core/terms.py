@@ -95,8 +95,7 @@ def modes(
     if trajectory_mode is not None or step_mode is not None:
         raise ValueError(
             f"mode: {mode!r} sets both terms, and trajectory_mode={trajectory_mode!r}, "
-            f"step_mode={step_mode!r} set "
-            "one each; give either mode, or the other two"
+            f"step_mode={step_mode!r} set one each; give either mode, or the other two"
         )
     return mode, mode
 

@@ -20,8 +20,13 @@ class UnknownTask(ValueError):
 
     Examples:
         >>> from bipace.envs.base import UnknownTask
-        >>> issubclass(UnknownTask, ValueError)
-        True
+        >>> from bipace.envs.registry import get_suite
+        >>> try:
+        ...     get_suite("alfworld").make().reset("gen/cook/0")
+        ... except UnknownTask as error:
+        ...     print(str(error).split(";")[0])
+        ...
+        unknown alfworld task 'gen/cook/0'
     """
 
 
@@ -91,8 +96,8 @@ def executed_command(action: str, offered: Turn, answer: Turn) -> str | None:
     if offered.admissible and not offered.unlisted and answer.executed not in offered.admissible:
         raise ValueError(
             f"Turn.executed: {answer.executed!r} is none of the {len(offered.admissible)} admissible "
-            "commands offered "
-            "before it; give it as it stands in Turn.admissible, or set Turn.unlisted where others apply too"
+            "commands offered before it; give it as it stands in Turn.admissible, or set Turn.unlisted where "
+            "others apply too"
         )
     return answer.executed
 
@@ -108,9 +113,10 @@ class Environment(Protocol):
     Examples:
         >>> from bipace.envs.base import Environment
         >>> from bipace.envs.registry import get_suite
-        >>> environment = get_suite("alfworld").make()
-        >>> isinstance(environment, Environment)
-        True
+        >>> environment: Environment = get_suite("alfworld").make()
+        >>> turn = environment.reset("gen/pick_and_place_simple/17")
+        >>> turn.observation.splitlines()[0]
+        '-= Welcome to TextWorld, ALFRED! =-'
     """
 
     def reset(self, task: str) -> Turn:
@@ -210,10 +216,8 @@ def offers_of(suite: Suite) -> Offers:
     Examples:
         >>> from bipace.envs.base import offers_of
         >>> from bipace.envs.registry import get_suite
-        >>> offers_of(get_suite("alfworld")).panels["gen-small"][0]
-        Traceback (most recent call last):
-            ...
-        KeyError: 'gen-small'
+        >>> offers_of(get_suite("alfworld")).panels["train"]
+        ('valid_seen', 'valid_unseen')
     """
     declared: Any = getattr(suite, "offers", Offers())  # optional: the only place that looks for it
     if not isinstance(declared, Offers):

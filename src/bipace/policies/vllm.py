@@ -144,13 +144,11 @@ def _vllm(device: str) -> Any:
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "rollout.engine: vllm is not installed: pip install 'bipace[vllm]' on a machine with a GPU, or "
-            "keep "
-            "rollout.engine=hf"
+            "keep rollout.engine=hf"
         ) from error
     if runs_on != device:
         raise ValueError(
-            f"rollout.engine: the installed vllm runs on {runs_on or 'no device of this machine'}, the "
-            "actor on "
-            f"{device}; set actor.device to the same, or rollout.engine=hf"
+            f"rollout.engine: the installed vllm runs on {runs_on or 'no device of this machine'}, the actor "
+            f"on {device}; set actor.device to the same, or rollout.engine=hf"
         )
     return vllm

@@ -26,10 +26,8 @@ def report_markdown(found: Mapping[str, Any], pictures: Sequence[str] = ()) -> s
     parts = [
         f"# Training report: {_text(found['name'])}",
         f"{_count(found['runs'], 'run')}, {_count(found['methods'], 'method')}, "
-        f"{_count(found['environments'], 'environment')}; "
-        f"compared with {_text(found['baseline'])}. Intervals: {found['confidence']:.0%} stratified "
-        "bootstrap, "
-        f"{found['resamples']} resamples.",
+        f"{_count(found['environments'], 'environment')}; compared with {_text(found['baseline'])}. "
+        f"Intervals: {found['confidence']:.0%} stratified bootstrap, {found['resamples']} resamples.",
         *(f"> {_text(note)}" for note in found["notes"]),
     ]
     for name, environment in found["environments"].items():

@@ -78,9 +78,8 @@ def _family(suite: Suite, task: str) -> str:
         return str(suite.family(task))
     except Exception as error:
         raise ValueError(
-            f"env.suite: {suite.name}.family({task!r}) raised {type(error).__name__}: {error}; it must "
-            "name the family "
-            "that every task of a panel is reported under"
+            f"env.suite: {suite.name}.family({task!r}) raised {type(error).__name__}: {error}; it must name "
+            "the family that every task of a panel is reported under"
         ) from error
 
 

@@ -55,9 +55,8 @@ def parse_response(text: str, tagged: bool, *, lowercase: bool = False, strict: 
     """The action a response asks for, and whether the response has the required form.
 
     Tagged: the text inside the first `<action>...</action>`; without a complete pair the whole response is
-        sent to
-    the environment as it is, with ok=False (it is counted, and costs the invalid-action penalty). Plain: the
-    whole response, stripped; ok unless it is empty.
+    sent to the environment as it is, with ok=False (it is counted, and costs the invalid-action penalty).
+    Plain: the whole response, stripped; ok unless it is empty.
 
     Args:
         text: the decoded response.
@@ -105,8 +104,7 @@ def window_message(
         )
         parts.append(
             f"Prior to this step, you have already taken {steps_taken} step(s). The most recent "
-            f"{len(history)} "
-            f"observations and the actions you took:\n{shown}"
+            f"{len(history)} observations and the actions you took:\n{shown}"
         )
     if steps_taken or task.strip() != turn.observation.strip():
         parts.append(
@@ -142,8 +140,7 @@ class Chat:
         if len(pieces) != 3 or pieces[0] != self._render(chat[:1], generate=True):
             raise ValueError(
                 "chat_template: it rewrites earlier turns or adds text around them, so a transcript cannot "
-                "grow "
-                "token by token; use prompt.style=window with this model"
+                "grow token by token; use prompt.style=window with this model"
             )
         end = next((token for token in self._special if pieces[1].startswith(token)), "")
         # The end token closes the response: the model samples it, so the reply starts behind it.

@@ -38,14 +38,13 @@ def load_actor(config: Config, checkpoint: Path | None = None) -> Actor:
         # AdamW moves a weight by about the learning rate; a bfloat16 weight of 0.02 has neighbours 1e-4 away.
         raise ConfigError(
             "actor.dtype: bfloat16 without LoRA would round most updates away; set actor.lora_rank=32, or "
-            "keep "
-            "float32 weights with actor.autocast=true"
+            "keep float32 weights with actor.autocast=true"
         )
     folder = actor_folder(settings.folder) if checkpoint is None else checkpoint / "actor"
     if checkpoint is None and (folder / lora.CONFIG).is_file():
         raise ConfigError(
-            f"actor.folder: {folder} is a LoRA adapter; start from a whole model, made with: "
-            f"bipace models merge {settings.folder} OUT"
+            f"actor.folder: {folder} is a LoRA adapter; start from a whole model, made with: bipace models "
+            f"merge {settings.folder} OUT"
         )
     actor = open_actor(folder, device=settings.device, dtype=getattr(torch, settings.dtype))
     if settings.lora_rank and actor.adapter is None:
@@ -149,7 +148,6 @@ def _horizon(config: Config, suite: Suite) -> int:
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ConfigError(
             f"env.suite: {suite.name}.max_steps is {steps!r}, expected a whole number of at least 1; mend "
-            f"the suite or "
-            "set env.max_steps"
+            "the suite or set env.max_steps"
         )
     return steps

@@ -98,8 +98,7 @@ class Config(Settings):
         if self.rollout.group_size == 1 and made.compares_steps:
             raise ValueError(
                 f"rollout.group_size: 1 with the step-level recipe {self.estimator!r}: in a group of one "
-                f"trajectory a "
-                "step has no peers and every advantage would be 0; use rollout.group_size=8"
+                "trajectory a step has no peers and every advantage would be 0; use rollout.group_size=8"
             )
         if self.rollout.engine == "vllm" and self.features.source == "rollout":
             raise ValueError(

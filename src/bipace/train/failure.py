@@ -63,8 +63,7 @@ def _of_the_machine(error: OSError) -> tuple[str, int]:
     if error.errno in _FULL:
         return (
             f"no space left on the disk while writing{where or ' the results'}; free some space and run it "
-            f"again "
-            "(a training run goes on with --resume from its last whole checkpoint)",
+            "again (a training run goes on with --resume from its last whole checkpoint)",
             MACHINE,
         )
     known = {

@@ -55,8 +55,7 @@ def provenance(
 
     Returns:
         JSON: recipe; files (path -> sha256) of the user's own code, with what it imports from its own folder
-            or
-        package; actor (file -> sha256), or None; tasks (name -> n and sha256); shards; versions, cores,
+        or package; actor (file -> sha256), or None; tasks (name -> n and sha256); shards; versions, cores,
         threads and processes.
     """
     found = {

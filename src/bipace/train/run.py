@@ -274,8 +274,7 @@ class Run(Standing):
     def _broken(self, what: str) -> NonFiniteError:
         return NonFiniteError(
             f"{what}; stopped in iteration {self.iteration + 1}. The last good state is "
-            f"{self.folder / 'last'}. "
-            f"A smaller update.lr or update.grad_clip usually helps"
+            f"{self.folder / 'last'}. A smaller update.lr or update.grad_clip usually helps"
         )
 
 

@@ -100,8 +100,7 @@ def start_of(folder: Path) -> Path | None:
     if found is None and done > 0:
         raise ConfigError(
             f"{folder}: its log reaches iteration {done}, but it holds no whole checkpoint; copy the folder "
-            f"again with "
-            "its checkpoints/, or start a new run with --out"
+            "again with its checkpoints/, or start a new run with --out"
         )
     return found
 

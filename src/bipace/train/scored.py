@@ -118,9 +118,8 @@ def engine_gap(sequences: Sequence[TokenSequence], scored: Scored) -> dict[str, 
     if everything.mean() > LARGEST_GAP:
         raise RuntimeError(
             f"rollout/logprob_gap: {float(everything.mean()):.3f} nats between the engine that sampled and "
-            f"the actor, "
-            f"more than the {LARGEST_GAP} that rounding explains: it speaks with other weights; use "
-            f"rollout.engine=hf"
+            f"the actor, more than the {LARGEST_GAP} that rounding explains: it speaks with other weights; "
+            "use rollout.engine=hf"
         )
     return {
         "rollout/logprob_gap": float(everything.mean()),

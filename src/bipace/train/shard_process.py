@@ -97,8 +97,7 @@ class ShardProcess:
         if answer.problem:
             raise RunStopped(
                 f"the run's second process failed: {answer.problem}; the last checkpoint is kept. "
-                f"BIPACE_TRACEBACK=1 "
-                "shows where, actor.processes=1 computes everything in one process"
+                "BIPACE_TRACEBACK=1 shows where, actor.processes=1 computes everything in one process"
             )
         return answer
 
@@ -120,8 +119,8 @@ class ShardProcess:
         most = " (the system does that to what takes too much memory)" if status == -signal.SIGKILL else ""
         return RunStopped(
             f"the run's second process ({self._process.pid}) {how}{most}; the last checkpoint is kept, go on "
-            f"with "
-            "bipace train --resume; actor.processes=1 computes everything in one process, with less memory"
+            "with bipace train --resume; actor.processes=1 computes everything in one process, with less "
+            "memory"
         )
 
 

@@ -52,8 +52,7 @@ def choose_split(config: Config, *, threads: int, cores: int | None = None) -> S
     if not here and (actor.processes or 1) > 1:
         raise ConfigError(
             f"actor.processes: {actor.processes}, but only an actor that samples by itself on the CPU has "
-            f"use for "
-            "more than one; use actor.processes=1"
+            "use for more than one; use actor.processes=1"
         )
     free = (usable_cores() if cores is None else cores) // max(threads, 1)
     return Split(actor.shards, min(actor.shards, actor.processes or (max(1, free) if here else 1)))

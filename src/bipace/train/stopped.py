@@ -32,6 +32,5 @@ def refuse_aborted(trajectories: Sequence[Trajectory], where: str, way_out: str)
     if trajectories and all(t.error for t in trajectories):
         raise NothingPlayed(
             f"env.suite: all {len(trajectories)} episodes {where} were aborted by the environment, the first "
-            f"by "
-            f"{trajectories[0].error[:300]!r}. {way_out}"
+            f"by {trajectories[0].error[:300]!r}. {way_out}"
         )

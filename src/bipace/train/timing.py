@@ -12,9 +12,8 @@ from pathlib import Path
 
 __all__ = ["Beside", "Clock", "Slowness", "peak_memory_mb", "waited_seconds"]
 
-_SCHEDULER = Path(
-    "/proc/thread-self/schedstat"
-)  # nanoseconds on a core, nanoseconds ready but without one, slices
+# nanoseconds on a core, nanoseconds ready but without one, slices
+_SCHEDULER = Path("/proc/thread-self/schedstat")
 
 
 class Beside:

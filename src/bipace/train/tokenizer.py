@@ -46,9 +46,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, codes: Sequence[str] 
     )
     learner.train_from_iterator(texts, trainer)
     learned = json.loads(learner.to_str())["model"]
-    merges: Any = [
-        tuple(pair) for pair in learned["merges"]
-    ]  # pairs are taken; the annotation knows only text
+    # pairs are taken; the annotation knows only text
+    merges: Any = [tuple(pair) for pair in learned["merges"]]
     tokenizer = Qwen2Tokenizer(
         vocab=learned["vocab"],
         merges=merges,

@@ -182,8 +182,7 @@ def _material(
     if not shown:
         raise ConfigError(
             f"--suite {settings.suite}: its expert solves no task of split {split!r} within {horizon} steps, "
-            f"so there "
-            "is nothing to imitate; raise env.max_steps, or mend the suite's expert"
+            "so there is nothing to imitate; raise env.max_steps, or mend the suite's expert"
         )
     if settings.start is None:
         marks = offers_of(suite).marks

@@ -26,9 +26,8 @@ def score_table(scores: Mapping[str, Any]) -> Any:
     """A rich table of one `score_all` result, a row a recipe."""
     from rich.table import Column, Table
 
-    columns = (
-        Column(name, overflow="fold") for name in ("recipe", *METRICS)
-    )  # narrow screens lose no letter
+    # narrow screens lose no letter
+    columns = (Column(name, overflow="fold") for name in ("recipe", *METRICS))
     table = Table(*columns, title=f"noise ceiling of pearson {scores['noise_ceiling']:.2f}")
     for label, entry in scores["recipes"].items():
         table.add_row(label, *(cell(entry[name]) for name in METRICS))

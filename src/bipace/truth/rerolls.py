@@ -115,8 +115,7 @@ def measure(
     if not callable(getattr(collector.suite.make(), "copy", None)):
         raise ValueError(
             f"env.suite: the environments of {collector.suite.name!r} have no copy(), so a state cannot be "
-            "played on "
-            "from; give them one (bipace.envs.base says what it must do), or name another suite"
+            "played on from; give them one (bipace.envs.base says what it must do), or name another suite"
         )
     whole = {**identity, **asdict(settings), "horizon": collector.max_steps}
     whole |= {"suite": collector.suite.name, "tasks": list(tasks)}

@@ -213,9 +213,8 @@ def _by_step(truths: Sequence[Truth], values: Sequence[Floats]) -> list[dict[str
 def _require_variance(truth: Truth) -> None:
     if truth.advantage.std() <= _EXACT:
         raise NoVariance(
-            "advantage: every true advantage is the same, so there is nothing to compare: the policy "
-            "always or never "
-            "succeeds on these tasks. Measure another panel or checkpoint"
+            "advantage: every true advantage is the same, so there is nothing to compare: the policy always "
+            "or never succeeds on these tasks. Measure another panel or checkpoint"
         )
 
 

@@ -1,8 +1,7 @@
 """Readers of formats that keep one conversation, or one episode, in one record.
 
 Sources: tau-bench's result lists ({task_id, trial, reward, traj}), OpenAI message lists, verifiers 0.1
-    `results.jsonl`
-(save_utils.state_to_output), and this project's own episodes (bipace.rollout.records).
+`results.jsonl` (save_utils.state_to_output), and this project's own episodes (bipace.rollout.records).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Readers of OpenHands: the event lists of v0, the evaluation output, and the events of the SDK (v1).
 
 Sources: openhands/events/serialization/event.py and core/schema/action.py (v0), evaluation/utils/shared.py:
-    EvalOutput,
-openhands/sdk/event (v1: ActionEvent, MessageEvent, ObservationEvent, AgentErrorEvent, Condensation).
+EvalOutput, openhands/sdk/event (v1: ActionEvent, MessageEvent, ObservationEvent, AgentErrorEvent,
+Condensation).
 """
 
 from __future__ import annotations

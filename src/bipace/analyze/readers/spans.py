@@ -1,9 +1,8 @@
 """Readers of observability spans: Langfuse's traces and observations, OpenInference (Phoenix, OTLP).
 
 Sources: Langfuse's public API and exports (TraceWithFullDetails, Observation, Score), OpenInference's
-    semantic
-conventions (spec/semantic_conventions.md, spec/llm_spans.md). A model call is a span of kind LLM or an
-observation of type GENERATION; a trace is a trajectory, and an agent called inside of another agent one of
+semantic conventions (spec/semantic_conventions.md, spec/llm_spans.md). A model call is a span of kind LLM or
+an observation of type GENERATION; a trace is a trajectory, and an agent called inside of another agent one of
 its own.
 """
 

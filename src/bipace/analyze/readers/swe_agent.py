@@ -3,8 +3,8 @@
 One run of one task in a file.
 
 Sources: SWE-agent (sweagent/types.py, agent/agents.py: get_trajectory_data), mini-swe-agent
-    (agents/default.py:
-serialize; formats 1 and 1.1). Neither holds a reward: `--rewards` joins it by the instance id.
+(agents/default.py: serialize; formats 1 and 1.1). Neither holds a reward: `--rewards` joins it by the
+instance id.
 """
 
 from __future__ import annotations

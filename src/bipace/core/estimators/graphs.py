@@ -88,8 +88,7 @@ def gagpo(
     return-to-go of the group's steps in s; then (A_t - mean) / (deviation + 1e-6). No trajectory term: the
     paper found that it hurts. A state seen once has its own return as V; a group of one trajectory gives 0.
     Source: GAGPO, arXiv 2605.13217; rebuilt from its abstract and from readers' notes: the value of lambda
-        and
-    the deviation (sample) are our decisions.
+    and the deviation (sample) are our decisions.
 
     Args:
         gamma: discount.

@@ -110,8 +110,7 @@ def bipace(
     """(R(tau) - mu_p) / (sigma_p + 1e-6) + w * (Qhat - Vhat): the same action's mean less the cluster's mean.
 
     Source: BiPACE_Q, arXiv 2606.25556: Eq. 1, divided, plus a step term that recentres and is not divided. In
-        a
-    state-homogeneous cluster of n draws the expectation of Qhat - Vhat is (1 - 1/n) (Q(a) - V); its values
+    a state-homogeneous cluster of n draws the expectation of Qhat - Vhat is (1 - 1/n) (Q(a) - V); its values
     sum to 0 over a cluster with fallback="never". A step alone gives 0. Where nobody else took the step's
     action Qhat would be its own return, and leave-one-out, R_i - mean of the other members, takes over, so
     that the expectation at the defaults is (Q(a) - V) (1 - 1/n + (1 - pi(a))^(n-2) / n); a cluster with one

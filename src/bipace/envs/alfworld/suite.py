@@ -29,8 +29,7 @@ OFFICIAL_SPLITS = ("train", "valid_seen", "valid_unseen")
 OFFICIAL_GAMES = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
 HOW_TO_GET_GAMES = (
     "the official games: pip install alfworld && alfworld-download, then set ALFWORLD_DATA to the folder "
-    "that holds "
-    "json_2.1.1 (default ~/.cache/alfworld)"
+    "that holds json_2.1.1 (default ~/.cache/alfworld)"
 )
 _SENTENCE = "Your task is to: "
 _GENERATED = {"gen": {}, "gen-small": {"small": True}, "gen-panel": {"held_out": True}}

@@ -38,9 +38,9 @@ from bipace.envs.textcraft.tasks import goal_of, open_task, splits
 __all__ = ["TextCraft", "TextCraftSuite", "suite", "unreachable_goals"]
 
 INSTRUCTIONS = (
-    "Craft the goal item. Commands: get N item (only items that no recipe makes), "
-    "craft N item using A input, B input (inputs and counts as in one recipe), inventory. "
-    "Where a recipe names a kind, such as planks, name one item of that kind. Give one command per turn."
+    "Craft the goal item. Commands: get N item (only items that no recipe makes), craft N item using A "
+    "input, B input (inputs and counts as in one recipe), inventory. Where a recipe names a kind, such as "
+    "planks, name one item of that kind. Give one command per turn."
 )
 
 

@@ -132,8 +132,7 @@ class WebShopSuite:
         if match is None or int(match[1]) >= len(self.goals):
             raise UnknownTask(
                 f"WebShop ({self.label}) has no task {task!r}: a task id is '{self.label}/' and a number "
-                "from 0 to "
-                f"{len(self.goals) - 1}, e.g. '{self.label}/0'"
+                f"from 0 to {len(self.goals) - 1}, e.g. '{self.label}/0'"
             )
         return self.goals[int(match[1])]
 

@@ -82,9 +82,8 @@ def noun_finder(method: str = "auto", model: str = SPACY_MODEL) -> NounFinder:
         if method == "auto":
             return noun_finder("words")
         raise ModuleNotFoundError(
-            f"nouns: spaCy or its model {model!r} is not installed: pip install spacy, then python -m "
-            "spacy download "
-            f"{model}; or choose the fallback with nouns='words'"
+            f"nouns: spaCy or its model {model!r} is not installed: pip install spacy, then python -m spacy "
+            f"download {model}; or choose the fallback with nouns='words'"
         ) from error
 
 

@@ -163,9 +163,8 @@ class WebShop:
         if name == PREVIOUS.lower():
             if view.kind == "sub":
                 return replace(view, kind="item", sub="")
-            return View(
-                "results", hits=view.hits, number=view.number
-            )  # leaving a product forgets its options
+            # leaving a product forgets its options
+            return View("results", hits=view.hits, number=view.number)
         if name == BUY.lower():
             return self._bought()
         if name in _SUB_PAGES:

@@ -53,8 +53,7 @@ def decoder_body(model: torch.nn.Module) -> torch.nn.Module:
             return module
     raise ValueError(
         f"{type(model).__name__}: found no decoder with `layers` and `norm`; bipace captures hidden states "
-        "of models "
-        "laid out like Llama and Qwen"
+        "of models laid out like Llama and Qwen"
     )
 
 

@@ -30,6 +30,10 @@ def check_version(engine: str, version: str, low: Version, below: Version) -> No
     Examples:
         >>> from bipace.integrations.common.guards import check_version
         >>> check_version("engine", "2.1.0", (2, 0, 0), (3, 0, 0))
+        >>> check_version("engine", "3.0.1", (2, 0, 0), (3, 0, 0))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        ImportError: bipace's adapter is written for engine >=2.0.0,<3.0 and this is engine 3.0.1; ...
     """
     match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
     found = tuple(int(part or 0) for part in match.groups()) if match else None
@@ -53,12 +57,15 @@ def check_group_size(recipe: Recipe, size: int, key: str) -> None:
         >>> import bipace
         >>> from bipace.integrations.common.guards import check_group_size
         >>> check_group_size(bipace.recipe("gigpo"), 8, "rollout.n")
+        >>> check_group_size(bipace.recipe("gigpo"), 1, "rollout.n")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        ValueError: rollout.n: 1 with the step-level recipe 'gigpo': ...
     """
     if size == 1 and recipe.compares_steps:
         raise ValueError(
             f"{key}: 1 with the step-level recipe {recipe.name!r}: in a group of one trajectory a step has "
-            "no peers "
-            f"and every advantage would be 0; use {key}=8"
+            f"no peers and every advantage would be 0; use {key}=8"
         )
 
 

@@ -28,9 +28,15 @@ class UndeclaredPaddingWarning(UserWarning):
     """Rows that are copies of another row were not marked as padding; the message says how many.
 
     Examples:
-        >>> from bipace.integrations.common.rows import UndeclaredPaddingWarning
-        >>> issubclass(UndeclaredPaddingWarning, UserWarning)
-        True
+        >>> import warnings
+        >>> from bipace.integrations.common.rows import EngineStep, UndeclaredPaddingWarning, to_table
+        >>> step = EngineStep("cup", "first", 0, "a door", "open", 1.0)
+        >>> with warnings.catch_warnings(record=True) as seen:
+        ...     warnings.simplefilter("always", UndeclaredPaddingWarning)
+        ...     rows, counts = to_table([step, step])
+        ...
+        >>> str(seen[0].message)[:58], counts["event/padding_rows"]
+        ('1 rows are copies of another row and are taken for padding', 1.0)
     """
 
 
@@ -53,9 +59,12 @@ class EngineStep:
         padding: True on a row copied to fill a batch: it gets 0 and enters no statistic.
 
     Examples:
-        >>> from bipace.integrations.common.rows import EngineStep
-        >>> EngineStep("cup", "first", 0, "a door", "open", 1.0).parsed
-        True
+        >>> from bipace.integrations.common.rows import EngineStep, to_table
+        >>> steps = [EngineStep("cup", "first", t, "a door", "open", float(t)) for t in range(2)]
+        >>> failed = EngineStep("cup", "second", 0, "a door", "wait", 0.0, aborted=True)
+        >>> rows, counts = to_table([*steps, failed])
+        >>> len(rows.batch), rows.batch.reward.tolist(), counts["event/aborted_rows"]
+        (2, [0.0, 1.0], 1.0)
     """
 
     group: Any
@@ -183,8 +192,7 @@ def _padding(steps: Sequence[EngineStep]) -> Bools:
     if found:
         warnings.warn(
             f"{found} rows are copies of another row and are taken for padding (advantage 0, in no "
-            "statistic); mark "
-            "them as padding where the batch is filled",
+            "statistic); mark them as padding where the batch is filled",
             UndeclaredPaddingWarning,
             stacklevel=3,
         )

@@ -46,16 +46,14 @@ def check_arguments(args: Any, recipe: Recipe) -> None:
     if args.off_policy_mask_threshold is not None:
         raise ValueError(
             f"off_policy_mask_threshold: {args.off_policy_mask_threshold} drops whole completions by the "
-            "sign of one "
-            "value; leave it out"
+            "sign of one value; leave it out"
         )
     divides = any(term.scale is not no_scale for term in recipe.terms if term.unit == "trajectory")
     if args.scale_rewards == "none" and divides:
         raise ValueError(
             f"scale_rewards: 'none', but the recipe {recipe.name!r} divides whole returns by a deviation; "
-            "leave it "
-            "out, or take a recipe that does not divide (recipe='dr_grpo', or credit={'trajectory_mode': "
-            "'mean_norm'})"
+            "leave it out, or take a recipe that does not divide (recipe='dr_grpo', or "
+            "credit={'trajectory_mode': 'mean_norm'})"
         )
 
 
@@ -93,7 +91,6 @@ def check_first_batch(rollouts: Sequence[Rollout], recipe: Recipe, by_observatio
     if by_observation and later and all(seen in ("", "None", None) for seen in later):
         raise ValueError(
             f"environment_factory: no tool gave any text, so {recipe.name!r} cannot tell states apart; "
-            "return what the "
-            "agent sees, set steps.state to an attribute that holds the state, or take recipe='bipace' "
-            "(hidden states)"
+            "return what the agent sees, set steps.state to an attribute that holds the state, or take "
+            "recipe='bipace' (hidden states)"
         )

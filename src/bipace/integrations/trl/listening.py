@@ -68,9 +68,8 @@ def check_environment(environment: Any, settings: StepSettings) -> None:
         name = getattr(settings, key)
         if name is not None and not hasattr(environment, name):
             raise ValueError(
-                f"steps.{key}: {name!r}, but {type(environment).__name__} has no attribute of that name "
-                "when it is "
-                "made; define it in __init__ (an attribute or property, not a public method: TRL makes "
+                f"steps.{key}: {name!r}, but {type(environment).__name__} has no attribute of that name when "
+                "it is made; define it in __init__ (an attribute or property, not a public method: TRL makes "
                 "those tools)"
             )
 

@@ -249,9 +249,8 @@ class StepCreditTrainer(GRPOTrainer):
             return batch.picked
         if not self._explained and self.accelerator.is_main_process:
             _log.warning(
-                "TRL makes no forward of the policy here that hidden states could be taken from, so one "
-                "more is made "
-                "for each generation batch (timing_s/features); with steps_per_generation above "
+                "TRL makes no forward of the policy here that hidden states could be taken from, so one more "
+                "is made for each generation batch (timing_s/features); with steps_per_generation above "
                 "gradient_accumulation_steps TRL makes one itself"
             )
         self._explained = True

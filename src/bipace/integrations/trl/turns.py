@@ -152,10 +152,9 @@ def own_fields(turns: Sequence[Turn], fields: Mapping[str, Sequence[Any]], row: 
         if len(values) != len(turns):
             raise ValueError(
                 f"rollout_func: {name} of row {row} has {len(values)} entries, but its env_mask has "
-                f"{len(turns)} runs "
-                "of tokens the model wrote; a turn without tokens, or two with nothing between them, "
-                "cannot carry a "
-                "value of its own: leave it out, or add its reward to its neighbour's"
+                f"{len(turns)} runs of tokens the model wrote; a turn without tokens, or two with nothing "
+                "between them, cannot carry a value of its own: leave it out, or add its reward to its "
+                "neighbour's"
             )
         key = {"step_rewards": "reward", "states": "observation", "actions": "action"}[name]
         made = [float(v) for v in values] if key == "reward" else values

@@ -38,14 +38,13 @@ def check_config(config: Mapping[str, Any]) -> Settings:
     if mode != TRAINER or not select(config, "trainer.use_v1", True):
         raise ValueError(
             f"trainer.v1.trainer_mode: {mode!r} with "
-            f"trainer.use_v1={select(config, 'trainer.use_v1', True)}; "
-            f"set trainer.v1.trainer_mode={TRAINER} and trainer.use_v1=true"
+            f"trainer.use_v1={select(config, 'trainer.use_v1', True)}; set trainer.v1.trainer_mode={TRAINER} "
+            "and trainer.use_v1=true"
         )
     if select(config, "reward.reward_model.enable", False):
         raise ValueError(
-            "reward.reward_model.enable: true, but a step's reward is the environment's and a reward "
-            "model's score "
-            "would be ignored; set it to false"
+            "reward.reward_model.enable: true, but a step's reward is the environment's and a reward model's "
+            "score would be ignored; set it to false"
         )
     if settings.captures:
         _check_capture(config)
@@ -58,9 +57,8 @@ def _check_capture(config: Mapping[str, Any]) -> None:
     if select(config, "algorithm.rollout_correction.bypass_mode", False):
         raise ValueError(
             "algorithm.rollout_correction.bypass_mode: true skips the forward that computes old "
-            "log-probabilities, "
-            "and with it the hidden states; set it to false, or use a recipe without features "
-            "(algorithm.adv_estimator=bipace_gigpo)"
+            "log-probabilities, and with it the hidden states; set it to false, or use a recipe without "
+            "features (algorithm.adv_estimator=bipace_gigpo)"
         )
     strategy = select(config, "actor_rollout_ref.actor.strategy")
     if strategy not in STRATEGIES:

@@ -110,8 +110,8 @@ def _data(config: dict[str, Any], settings: Settings, key: str) -> str:
     for path in paths:
         if not path.is_file():
             raise ValueError(
-                f"{key}: no file {path}; make it with python -m bipace.integrations.verl.data "
-                f"--suite {settings.env.suite} --split ... --out {path}"
+                f"{key}: no file {path}; make it with python -m bipace.integrations.verl.data --suite "
+                f"{settings.env.suite} --split ... --out {path}"
             )
         rows += parquet.read_table(path).to_pylist()
     tasks = [info["task"] for row in rows if "task" in (info := row.get("extra_info") or {})]

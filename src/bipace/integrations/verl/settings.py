@@ -43,8 +43,8 @@ def read_settings(section: Mapping[str, Any] | None, adv_estimator: str) -> Sett
     own = tree.get("estimator")
     if isinstance(own, str) and ":" not in own:
         raise ValueError(
-            f"bipace.estimator: {own!r}; name a shipped recipe through algorithm.adv_estimator "
-            "(here: module:function or path/to/file.py:function)"
+            f"bipace.estimator: {own!r}; name a shipped recipe through algorithm.adv_estimator (here: "
+            "module:function or path/to/file.py:function)"
         )
     if own is None:
         tree["estimator"] = ESTIMATORS[adv_estimator]
