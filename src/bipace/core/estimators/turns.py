@@ -27,7 +27,8 @@ def mt_grpo(
     that have ended count as 0 and the sum runs on: the baseline is then the same whenever an episode stops
     (`bipace.core.turns`). A task that pays at the end alone has no turn rewards: there this is `grpo`, and
     reward_at_end="turn" makes it a step method. A group of one trajectory gives 0. Source: MT-GRPO, arXiv
-    2505.11821, for two turns; the general form and its baseline from verl's thread 7244.
+    2505.11821, and its public code, which has two turns and adds 1e-4 to deviations; the general form and its
+    baseline from verl's thread 7244.
 
     Args:
         w: weight of the turns.
