@@ -1,6 +1,6 @@
 """Every recipe on the same truths: docs/results/estimators.md, its JSON and its picture, by one command.
 
-    PYTHONPATH=src python benchmarks/estimators.py --learning docs/results/textcraft
+    PYTHONPATH=src python benchmarks/estimators.py --learning
 
 Text processes are sampled anew (their truth is exact and cheap). The actors' truths are collected by
 `bipace credit`, each with `--groups 8 --group-size 16 --seeds 3 --out runs/credit-16/NAME`:
@@ -31,13 +31,14 @@ from typing import Any
 
 import numpy as np
 from credit_study import DEPTH, DOCS, GROUPS, SEEDS, WORLDS, actor_truths, at, shipped_layer
+from estimators_page import draw_credit, draw_learning, page
+from paper import environments as records
 from scipy.stats import spearmanr
 
 from bipace.core.estimators import RECIPES, recipe
 from bipace.train.config import ConfigError
 from bipace.train.places import actor_folder
 from bipace.truth.reading import read_by
-from bipace.truth.report import markdown_table
 from bipace.truth.score import score_all
 from bipace.truth.table import Truth
 from bipace.truth.worlds import world_truth
@@ -46,7 +47,6 @@ ACTORS = ("textcraft-demo", "textcraft-small", "alfworld-small", "webshop-small"
 READ, READER = "textcraft-demo-smollm2", "smollm2-135m"
 LARGEST, TRAINED = 16, 8
 SMALLER = (8, 4)
-SHOWN = ("pearson", "pearson_corrected", "spearman", "sign", "gradient_cosine")
 VARIANTS = (
     "gigpo mode=mean_norm", "bigpo eps=0.02", "bipace eps=0.02", "bipace eps=0.1",
     "bipace clusters=observation",
@@ -105,21 +105,9 @@ def credited(found: Mapping[str, Any], size: int) -> Mapping[str, Any]:
     return found["recipes"] if found["group_size"] == size else found["group_sizes"][str(size)]
 
 
-def learned(folder: Path) -> dict[str, float]:
-    """Candidate -> success over all training episodes of every seed, of the records under `folder`."""
-    rates: dict[str, list[float]] = {}
-    for file in sorted(folder.glob("**/metrics.jsonl")):
-        label = LEARNED.get(file.parents[1].name)
-        if label:
-            lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-            curve = [line["episode/success_rate"] for line in lines if "episode/success_rate" in line]
-            if curve:
-                rates.setdefault(label, []).append(float(np.mean(curve)))
-    return {label: float(np.mean(found)) for label, found in rates.items()}
-
-
-def foretold(recipes: Mapping[str, Any], curve: Mapping[str, float]) -> dict[str, Any]:
+def foretold(recipes: Mapping[str, Any], learned: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Rank correlation of each metric with what was learned, 95 % interval by resampling recipes."""
+    curve = {name: entry["mean"] for name, entry in learned.items()}
     names, random = [name for name in recipes if name in curve], np.random.default_rng(0)
     out: dict[str, Any] = {"recipes": len(names)}
     for metric in ("pearson", "gradient_cosine"):
@@ -130,87 +118,23 @@ def foretold(recipes: Mapping[str, Any], curve: Mapping[str, float]) -> dict[str
     return out
 
 
-def draw(results: Mapping[str, Any], path: Path) -> None:
-    """Two grids of shades, recipe by environment, the best mean correlation on top."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    names = list(results)
-    figure, axes = plt.subplots(1, 2, figsize=(14, 9), layout="constrained", sharey=True)
-
-    def values(metric: str) -> Any:
-        return np.array(
-            [[results[n]["recipes"][c][metric]["value"] or 0.0 for n in names] for c in candidates()]
-        )
-
-    order = np.argsort(-values("pearson").mean(axis=1), kind="stable")
-    titles = {"pearson": "correlation with the true advantage", "gradient_cosine": "gradient cosine"}
-    for axis, (metric, title) in zip(axes, titles.items(), strict=True):
-        table = values(metric)[order]
-        axis.imshow(table, cmap="cividis", aspect="auto", vmin=0.0, vmax=1.0)
-        for (y, x), value in np.ndenumerate(table):
-            shade = "white" if value < 0.6 else "black"
-            axis.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=7, color=shade)
-        axis.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
-        axis.set_yticks(range(len(order)), [candidates()[i] for i in order], fontsize=8)
-        axis.set_title(title)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+def played() -> dict[str, Mapping[str, Any]]:
+    """Candidate -> success over all training episodes on TextCraft, beside GiGPO's on the same seeds."""
+    found = records(DOCS)["textcraft"]["training_success"]
+    return {LEARNED[method]: entry for method, entry in found.items() if method in LEARNED}
 
 
-def leaders(results: Mapping[str, Any]) -> list[str]:
-    """Which candidate is first where, one line an environment."""
-    lines = []
-    for name, found in results.items():
-        said = []
-        for metric, word in (("pearson", "correlation"), ("gradient_cosine", "gradient cosine")):
-            value = {c: entry[metric]["value"] or 0.0 for c, entry in found["recipes"].items()}
-            first = max(value, key=lambda c: value[c])
-            said.append(f"highest {word} `{first}` ({value[first]:.2f})")
-        lines.append(f"- {name}: {', '.join(said)}.")
-    return lines
-
-
-def page(results: Mapping[str, Any], about: Mapping[str, Any]) -> str:
-    """Words, the picture, then a table an environment."""
-    lines = ["# Every recipe on one truth", "", *leaders(results)]
-    if missing := [name for name in (*ACTORS, READ) if name not in results]:
-        lines.append(f"- Not collected: {', '.join(missing)}.")
-    if said := about.get("learning"):
-        lines += [
-            f"- Rank correlation of {metric} before training with success over all of it, TextCraft, "
-            f"{said['recipes']} recipes: {said[metric]['value']:.2f} ({said[metric]['low']:.2f} to "
-            f"{said[metric]['high']:.2f}, recipes resampled)."
-            for metric in ("pearson", "gradient_cosine")
-        ]
-    lines += [
-        "",
-        f"`{about['command']}`, {about['date']}. Metrics are those of [credit.md](../credit.md), intervals "
-        f"of 95 %",
-        "over prompt groups; `pearson_corrected` is over the noise ceiling of the re-rolls. Recipes that "
-        "read hidden",
-        "states read the layer of the shipped default. EMPG (arXiv 2509.09265) is not here yet: it needs "
-        "entropies, which no rollout records.",
-        "",
-        "![correlation and gradient cosine of every recipe](estimators.png)",
-    ]
-    for name, found in results.items():
-        head = (
-            f"{found['seeds']} seeds, G = {found['group_size']}, noise ceiling {found['noise_ceiling']:.2f}."
-        )
-        lines += ["", f"## {name}", "", head, "", markdown_table(found["recipes"], SHOWN)]
-        for size, recipes in found.get("group_sizes", {}).items():
-            lines += ["", f"G = {size}:", "", markdown_table(recipes, SHOWN)]
-    return "\n".join(lines) + "\n"
+def costs() -> dict[str, Any]:
+    """Recipe -> processor seconds, as benchmarks/estimators_cost.py measured them."""
+    file = Path(__file__).parent / "results" / "estimators.json"
+    return json.loads(file.read_text(encoding="utf-8"))["by_recipe"] if file.is_file() else {}
 
 
 def main() -> None:
     """Judge, write, draw."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--truths", type=Path, default=Path("runs/credit-16"))
-    parser.add_argument("--learning", type=Path, help="records of the studies, e.g. docs/results/textcraft")
+    parser.add_argument("--learning", action="store_true", help="set credit beside the learning curves")
     parser.add_argument("--only-learning", action="store_true", help="keep the credit of OUT/estimators.json")
     parser.add_argument("--out", type=Path, default=DOCS)
     arguments = parser.parse_args()
@@ -219,18 +143,22 @@ def main() -> None:
     else:
         results = {name: judge(truths) for name, truths in environments(arguments.truths).items()}
     about: dict[str, Any] = {
-        "command": "PYTHONPATH=src python benchmarks/estimators.py --learning docs/results/textcraft",
+        "command": "PYTHONPATH=src python benchmarks/estimators.py --learning",
         "date": datetime.now(timezone.utc).date().isoformat(),
         "needs": {text: sorted(at(text, None).recipe.needs) for text in candidates()},
     }
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    learned = played()
     if arguments.learning and "textcraft-demo" in results:
         credit = credited(results["textcraft-demo"], TRAINED)
-        about["learning"] = foretold(credit, learned(arguments.learning))
-    arguments.out.mkdir(parents=True, exist_ok=True)
+        about["learning"] = foretold(credit, learned)
+        draw_learning(credit, learned, arguments.out / "estimators-learning.png")
+    missing = [name for name in (*ACTORS, READ) if name not in results]
     text = json.dumps({"about": about, "results": results}, separators=(",", ":")) + "\n"
     (arguments.out / "estimators.json").write_text(text, encoding="utf-8")
-    (arguments.out / "estimators.md").write_text(page(results, about), encoding="utf-8")
-    draw(results, arguments.out / "estimators.png")
+    words = page(results, about, learned, costs(), missing)
+    (arguments.out / "estimators.md").write_text(words, encoding="utf-8")
+    draw_credit(results, candidates(), arguments.out / "estimators.png")
 
 
 if __name__ == "__main__":
