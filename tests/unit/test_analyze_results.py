@@ -188,6 +188,11 @@ def test_the_sweep_carries_the_label_free_criterion_of_the_core(small):
     assert shown["best_eps"] == min(errors, key=lambda eps: (errors[eps], eps))
 
 
+def test_an_analysis_prints_short_in_a_notebook(small):
+    assert len(repr(small)) < 200
+    assert repr(small).endswith(f", {len(small.findings)} findings, worst: {small.worst()}>")
+
+
 def test_analysis_is_the_same_twice(small):
     assert analyze(small).to_json() == analyze(small).to_json()
 
