@@ -189,8 +189,10 @@ def test_the_sweep_carries_the_label_free_criterion_of_the_core(small):
 
 
 def test_an_analysis_prints_short_in_a_notebook(small):
-    assert len(repr(small)) < 200
-    assert repr(small).endswith(f", {len(small.findings)} findings, worst: {small.worst()}>")
+    found = analyze(small)
+    assert len(repr(found)) < 200
+    assert repr(found).startswith("<Analysis of small.jsonl: 2 groups, 5 trajectories, 9 steps, ")
+    assert repr(found).endswith(f", {len(found.findings)} findings, worst: {found.worst()}>")
 
 
 def test_analysis_is_the_same_twice(small):
