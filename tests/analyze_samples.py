@@ -417,8 +417,8 @@ SAMPLES: dict[str, list[Any]] = {
     "trl": [{"step": 3, "prompt": "q", "completion": "a", "accuracy": r, "completion_length": 7,
     "advantage": a}
             for r, a in ((1.0, 0.7), (0.0, -0.7))],
-    "verifiers": [{"example_id": 4, "prompt": CHAT[:2], "completion": CHAT[2:], "reward": r} for r in (0.0,
-    1.0)],
+    "verifiers": [{"example_id": 4, "prompt": CHAT[:2], "completion": CHAT[2:], "reward": r}
+                  for r in (0.0, 1.0)],
     "adapt": [{"kitchen": {"t1": {"problem": "Find it.", "reward": 1,
                           "trace": "> think: where?\nOK.\n> go to desk\nA mug.\n> take mug\nTaken."}}}],
     "rows": [row("t", "a", 0, None), row("t", "a", 1, 1.0), row("t", "b", 0, 0.0)],
