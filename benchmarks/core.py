@@ -55,8 +55,8 @@ def table(rows: int, length: int = 25, group: int = 8) -> StepBatch:
     return StepBatch(
         task=trajectory // group, trajectory=trajectory, t=t, reward=10.0 * (won[trajectory] & last),
         terminated=last,
-        truncated=np.zeros(rows, bool), observation=random.integers(0, 40, rows), action=random.integers(0, 6,
-        rows),
+        truncated=np.zeros(rows, bool), observation=random.integers(0, 40, rows),
+        action=random.integers(0, 6, rows),
     )  # fmt: skip
 
 

@@ -333,8 +333,8 @@ OPENINFERENCE = [
     span("t", "root", None, "AGENT", "1", **{"annotations.0.annotation.name": "reward",
                                              "annotations.0.annotation.score": 1.0}),
     span("t", "l1", "root", "LLM", "2", **{
-        "llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": "Where is the "
-                                                                                             "mug?",
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": "Where is the mug?",
         "llm.output_messages.0.message.role": "assistant",
         "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "look",
         "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments": "{}"}),
@@ -397,8 +397,8 @@ SAMPLES: dict[str, list[Any]] = {
                         "failure_mode": "agent_timeout"}],
     "openhands_eval": [{"instance_id": "repo__1", "test_result": {"report": {"resolved": True}},
                         "instruction": "Make a game.", "history": OPENHANDS_V0, "error": None},
-                       {"instance_id": "repo__1", "test_result": {}, "history": [], "error": "RuntimeError: "
-                                                                                             "died"}],
+                       {"instance_id": "repo__1", "test_result": {}, "history": [],
+                        "error": "RuntimeError: died"}],
     "tau_bench": [{"task_id": 3, "trial": i, "reward": float(i), "traj": CHAT} for i in range(2)],
     "verifiers_traces": [episode("g", 1.0), episode("g", 0.0), episode("g", None)],
     "atif": [ATIF_FIRST, ATIF_CONTINUED, ATIF_PARENT],
@@ -417,8 +417,8 @@ SAMPLES: dict[str, list[Any]] = {
     "trl": [{"step": 3, "prompt": "q", "completion": "a", "accuracy": r, "completion_length": 7,
     "advantage": a}
             for r, a in ((1.0, 0.7), (0.0, -0.7))],
-    "verifiers": [{"example_id": 4, "prompt": CHAT[:2], "completion": CHAT[2:], "reward": r} for r in (0.0,
-    1.0)],
+    "verifiers": [{"example_id": 4, "prompt": CHAT[:2], "completion": CHAT[2:], "reward": r}
+                  for r in (0.0, 1.0)],
     "adapt": [{"kitchen": {"t1": {"problem": "Find it.", "reward": 1,
                           "trace": "> think: where?\nOK.\n> go to desk\nA mug.\n> take mug\nTaken."}}}],
     "rows": [row("t", "a", 0, None), row("t", "a", 1, 1.0), row("t", "b", 0, 0.0)],

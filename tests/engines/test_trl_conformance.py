@@ -65,8 +65,8 @@ class TestTrl(Conformance):
             return {
                 "prompt_ids": [[5, 6, 7]] * len(parts), "completion_ids": [[*m, end] for m in made],
                 "logprobs": None,
-                "env_mask": [[*m, 0] for m in masks], "paid": [_total([steps[i] for i in rows]) for _,
-                rows in parts],
+                "env_mask": [[*m, 0] for m in masks],
+                "paid": [_total([steps[i] for i in rows]) for _, rows in parts],
                 "step_rewards": [[_paid(steps[i]) for i in rows] for _, rows in parts],
                 "states": [[steps[i].observation for i in rows] for _, rows in parts],
                 "actions": [[steps[i].action for i in rows] for _, rows in parts],

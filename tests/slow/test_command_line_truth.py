@@ -77,6 +77,15 @@ def test_an_actor_of_another_suite_is_told(tmp_path):
     assert "actor.folder=textcraft-medium, textcraft-small" in told
 
 
+def test_a_device_that_is_not_there_is_one_sentence_and_leaves_nothing(tmp_path):
+    hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = bipace("train", "actor.device=cuda", cwd=tmp_path, env=hidden)
+    assert done.returncode == 2, done.stderr
+    said = "error: actor.device: 'cuda', but torch finds no CUDA device here; use actor.device=cpu"
+    assert done.stderr.strip() == said
+    assert not list(tmp_path.iterdir())
+
+
 def test_imitation_of_a_suite_with_two_tasks_ends(suite, tmp_path):
     (tmp_path / "two.py").write_text(SUITE.replace("easy[:5]", "easy[:2]"))
     words = ("--suite", f"{tmp_path / 'two.py'}:small", "--steps", "3", "--every", "3", "--target", "2")

@@ -406,8 +406,8 @@ def test_a_full_disk_is_one_clear_error_and_the_checkpoint_stays(suite, tmp_path
 
 def test_killed_runs_resume_to_the_same_bits():
     done = subprocess.run(
-        [sys.executable, str(REPOSITORY / "benchmarks" / "kill.py"), "--kills", "5", "--seed", "1", "--out",
-        "-"],
+        [sys.executable, str(REPOSITORY / "benchmarks" / "kill.py"), "--kills", "5", "--seed", "1",
+        "--out", "-"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "5/5 resumed identical", done.stdout + done.stderr

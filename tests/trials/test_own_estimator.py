@@ -107,8 +107,8 @@ def test_verl_agent(own, table):
     values, _ = compute_advantage(
         token_level_rewards=token_rewards, step_rewards=torch.tensor(to_go),
         response_mask=torch.ones(len(rows), 2),
-        anchor_obs=["o"] * len(rows), index=[g for g, _, _ in rows], traj_index=[f"{g}-{m}" for g, m,
-        _ in rows],
+        anchor_obs=["o"] * len(rows), index=[g for g, _, _ in rows],
+        traj_index=[f"{g}-{m}" for g, m, _ in rows],
         responses=["<action>a</action>"] * len(rows), hidden_states=torch.from_numpy(features), estimator=own,
     )  # fmt: skip
     np.testing.assert_allclose(values[:, 0], expected, atol=1e-5)

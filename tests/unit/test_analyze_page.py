@@ -100,9 +100,11 @@ def test_advice_on_similarity_follows_the_sweep(tmp_path):
     # One state in a wording of its own for every rollout, which tells red from blue: wider radii join what is
     # alike.
     apart = [
-        episode(f"t{g}", m, [(f"{hall} number {m}", "go"), (f"you see a {'red' if m % 2 else 'blue'} "
-                                                            f"{wall} {m}", "x")],
-                float(m % 2)) for g in range(4) for m in range(8)
+        episode(
+            f"t{g}", m,
+            [(f"{hall} number {m}", "go"), (f"you see a {'red' if m % 2 else 'blue'} {wall} {m}", "x")],
+            float(m % 2),
+        ) for g in range(4) for m in range(8)
     ]  # fmt: skip
     best, advice = told("apart", apart)
     assert best == 0.3

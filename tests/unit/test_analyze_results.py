@@ -188,6 +188,13 @@ def test_the_sweep_carries_the_label_free_criterion_of_the_core(small):
     assert shown["best_eps"] == min(errors, key=lambda eps: (errors[eps], eps))
 
 
+def test_an_analysis_prints_short_in_a_notebook(small):
+    found = analyze(small)
+    assert len(repr(found)) < 200
+    assert repr(found).startswith("<Analysis of small.jsonl: 2 groups, 5 trajectories, 9 steps, ")
+    assert repr(found).endswith(f", {len(found.findings)} findings, worst: {found.worst()}>")
+
+
 def test_analysis_is_the_same_twice(small):
     assert analyze(small).to_json() == analyze(small).to_json()
 

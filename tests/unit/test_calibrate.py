@@ -92,8 +92,8 @@ def test_a_grid_of_one_point_is_that_point():
 
 def test_a_group_of_one_trajectory_predicts_nothing_and_breaks_nothing():
     batch = build_batch(
-        task=[0, 0], trajectory=[0, 0], t=[0, 1], reward=[0.0, 1.0], observation=["a", "b"], action=["x",
-        "x"],
+        task=[0, 0], trajectory=[0, 0], t=[0, 1], reward=[0.0, 1.0], observation=["a", "b"],
+        action=["x", "x"],
         features=np.eye(2, dtype=np.float32),
     ).batch  # fmt: skip
     assert calibrate(batch).eps == GRID[0]

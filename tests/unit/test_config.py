@@ -40,6 +40,15 @@ def test_file_then_overrides(tmp_path):
     assert config.credit == {"w": 0.5, "gamma": 0.9}
 
 
+def test_a_slip_in_a_presets_name_is_answered_with_the_nearest():
+    with pytest.raises(
+        ConfigError, match=r"no file dmeo and no preset .*; did you mean 'demo'\? \(shipped: alf"
+    ):
+        load_config(Path("dmeo"))
+    with pytest.raises(ConfigError, match=r"no file x/y.toml and no preset of that name \(shipped: "):
+        load_config(Path("x/y.toml"))
+
+
 def test_what_is_written_reads_back_the_same(tmp_path):
     config = load_config(overrides=["estimator=bigpo", "credit.eps=0.02", "env.held_out=['depth3-panel']"])
     write_config(config, tmp_path / "config.toml")

@@ -2,6 +2,9 @@
 work.
 """
 
+import os
+import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError
 
 import pytest
@@ -25,8 +28,8 @@ def only(monkeypatch):
     lines = [
         "numpy>=1", "typer>=0.16; extra == 'cli'", "tomli>=2; (python_version < '3.11') and extra == 'cli'",
         "bipace[cli]; extra == 'report'", "matplotlib>=3.8; extra == 'report'", "scipy; extra == 'report'",
-        "typer; extra == 'all'", "matplotlib; extra == 'all'", "torch; extra == 'all'", "PyStemmer; extra "
-                                                                                        "== 'webshop'",
+        "typer; extra == 'all'", "matplotlib; extra == 'all'", "torch; extra == 'all'",
+        "PyStemmer; extra == 'webshop'",
         "bipace[report]; extra == 'train'", "torch>=2.6; extra == 'train'", "torch; extra == 'verl'",
     ]  # fmt: skip
     monkeypatch.setattr(extras, "requires", lambda name: lines)
@@ -67,3 +70,17 @@ def test_the_smallest_extra_is_named(only):
 def test_a_package_for_an_older_python_is_not_missed(only):
     only("typer")
     extras.require("bipace recipes", "cli")
+
+
+def test_the_list_of_environments_shows_the_extra_with_its_brackets():
+    """On a screen of 80 columns; rich would take `[webshop]` for markup."""
+    code = "import sys; sys.modules['bm25s'] = None; from bipace.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "envs"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "'bipace[webshop]'" in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines() if line[:1] in "┏┃┡│└")

@@ -69,6 +69,36 @@ def test_what_is_exported_is_enough_to_write_the_shipped_methods(own, shipped, t
     assert np.abs(mine).max() > 0.1
 
 
+def test_objects_print_short_in_a_notebook():
+    made = bipace.build_batch(**rows())
+    found = bipace.advantages(made.batch, bipace.recipe("hgpo"))
+    shown = [made, made.batch, found, found.outcomes[0], found.outcomes[0].term]
+    shown += [bipace.recipe(name) for name in bipace.RECIPES]
+    assert all(len(repr(thing)) <= 200 and " at 0x" not in repr(thing) for thing in shown)
+    assert repr(made.batch).startswith(f"<StepBatch: {len(made.batch)} steps, ")
+    assert repr(found).startswith(f"<Advantages: {len(made.batch)} values from {found.values.min():.3g} to ")
+    nothing = bipace.advantages(made.batch.take(np.arange(0)), bipace.recipe("gigpo"))
+    assert repr(nothing) == "<Advantages: 0 values, 2 terms>"
+
+
+def test_advantages_of_something_else_than_a_table_says_how_to_come_by_one():
+    made = bipace.build_batch(**rows())
+    with pytest.raises(TypeError, match=r"^batch: a Rows, expected a bipace.StepBatch; give .*, rows.batch$"):
+        bipace.advantages(made, bipace.recipe("gigpo"))
+    with pytest.raises(
+        TypeError, match=r"^batch: a list, expected .*; bipace.build_batch\(...\).batch is one$"
+    ):
+        bipace.advantages([], bipace.recipe("gigpo"))
+    with pytest.raises(
+        TypeError, match=r"^recipe: a str, expected a bipace.Recipe; give bipace.recipe\('rloo'\)$"
+    ):
+        bipace.advantages(made.batch, "rloo")
+    with pytest.raises(
+        TypeError, match=r"^recipe: a function, expected a bipace.Recipe; give bipace.recipe\("
+    ):
+        bipace.advantages(made.batch, bipace.recipe)
+
+
 def test_an_unknown_name_is_answered_with_the_nearest_and_all():
     assert (
         unknown("colour", "gren", ["red", "green"])

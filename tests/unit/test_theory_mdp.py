@@ -24,8 +24,8 @@ def random_policy(mdp, seed=0):
 
 def tiny(**changes):
     fields = dict(
-        transition=[[[0.0, 1.0]], [[0.0, 1.0]]], reward=[[2.0], [5.0]], start=[1.0, 0.0], terminal=[False,
-        True],
+        transition=[[[0.0, 1.0]], [[0.0, 1.0]]], reward=[[2.0], [5.0]], start=[1.0, 0.0],
+        terminal=[False, True],
         texts=(("here",), ("over",)), actions=("wait",), gamma=0.5,
     )  # fmt: skip
     return TextMDP(**{**fields, **changes})

@@ -134,11 +134,11 @@ print(json.dumps([status, [m for m in ("torch", "transformers", "matplotlib") if
 @pytest.mark.parametrize(
     ("words", "status"),
     [
-        ("--help", 0), ("--version", 0), ("recipes", 0), ("config", 0), ("models", 0), ("envs", 0), ("trian",
-        2),
+        ("--help", 0), ("--version", 0), ("recipes", 0), ("config", 0), ("models", 0), ("envs", 0),
+        ("trian", 2),
         ("train run.sead=1", 2), ("train env.suite=textcrat", 2), ("train env.panel=no-such", 2),
-        ("train actor.folder=textcraft-smal", 2), ("train estimator=bipaces", 2), ("train --resume nowhere",
-        2),
+        ("train actor.folder=textcraft-smal", 2), ("train estimator=bipaces", 2),
+        ("train --resume nowhere", 2),
         ("train runs/x", 2), ("eval nowhere", 2), ("eval textcraft-small --panel nowhere", 2),
         ("imitate new --suite textcrat", 2), ("credit textcraft-small --recipe gigp0", 2),
         ("credit world:nowhere", 2),

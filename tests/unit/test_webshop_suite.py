@@ -208,6 +208,17 @@ def test_every_process_sees_the_same_shop(tmp_path):
     assert len(answers) == 1
 
 
+def test_a_small_generated_catalogue_has_tasks_in_every_split(cache):
+    for products, held in ((1, 1), (100, 100), (250, 250), (300, 500)):
+        small = generated_suite(products, cache_folder=cache)
+        splits = {name.removeprefix("gen-"): tasks for name, tasks in small.splits.items()}
+        assert all(splits.values())
+        assert (len(splits["validation"]), len(splits["train"])) == (held, 2 * products - held)
+        assert not set(splits["train"]) & set(splits["validation"])
+        assert set(splits["train-panel"]) <= set(splits["train"])
+        assert set(splits["validation-panel"]) <= set(splits["validation"])
+
+
 def test_a_catalogue_without_goals_is_refused(tmp_path):
     generate_files(tmp_path / "data", 2)
     (tmp_path / "data" / "items_human_ins.json").write_text("{}", encoding="utf-8")

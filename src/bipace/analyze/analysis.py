@@ -97,6 +97,13 @@ class Analysis:
     findings: Sequence[Finding]
     foreign: Sequence[Problem] = ()
 
+    def __repr__(self) -> str:
+        names = ", ".join(Path(reading.file).name for reading in self.readings[:3])
+        more = f" and {len(self.readings) - 3} more" if len(self.readings) > 3 else ""
+        counts = ", ".join(f"{self.health.numbers[name]:.0f} {name}" for name in ("groups", "trajectories"))
+        found = f"{len(self.table.batch)} steps, {len(self.findings)} findings, worst: {self.worst()}"
+        return f"<Analysis of {names}{more}: {counts}, {found}>"
+
     def worst(self) -> str:
         """The gravest severity among the findings ("info" where there is none)."""
         return max((f.severity for f in self.findings), key=SEVERITIES.index, default="info")

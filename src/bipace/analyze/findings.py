@@ -194,13 +194,14 @@ def _duplicates(e: Evidence) -> Iterator[Finding]:
 
 
 def _loops(e: Evidence) -> Iterator[Finding]:
-    share = e.number("loop_step_share")
+    share, steps, loops = (e.number(f"loop_{what}") for what in ("step_share", "steps", "trajectories"))
     if share:
         yield Finding(
             "loops",
             "warning" if share >= 0.1 else "info",
-            f"{e.number('loop_steps'):.0f} steps ({share:.1%}) repeat an action their trajectory had already "
-            f"taken on the same observation; {e.number('loop_trajectories'):.0f} trajectories loop",
+            f"{steps:.0f} step{'s' * (steps != 1)} ({share:.1%}) repeat{'s' * (steps == 1)} an action that "
+            "the trajectory had already taken on the same observation; "
+            f"{loops:.0f} {'trajectory loops' if loops == 1 else 'trajectories loop'}",
             "Repeated visits fill clusters with one trajectory's own steps: they look like peers and are not "
             "independent.",
             "Penalise or stop loops in the environment, show the agent its history, and look at distinct "

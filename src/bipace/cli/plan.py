@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from bipace.cli.outputs import check_folder as check_writable
@@ -59,7 +60,16 @@ def check_run(config: Config, folder: Path, *, resume: bool) -> None:
     ):  # the user's own is made once, by the trainer
         choose_panels(get_suite(config.env.suite), config.env.split, config.env.panel, config.env.held_out)
     if not resume and folder.parent != folder:
-        check_writable(folder.parent, "--out")
+        _check_place(folder.parent)
+
+
+def _check_place(parent: Path) -> None:
+    """Show that a folder can be made there; a run that is refused later leaves none behind."""
+    made = [place for place in (parent, *parent.parents) if not place.exists()]
+    check_writable(parent, "--out")
+    with suppress(OSError):  # another process has begun there meanwhile
+        for place in made:
+            place.rmdir()
 
 
 def plan_evaluation(

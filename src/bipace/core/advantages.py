@@ -88,6 +88,12 @@ class Term:
     lone: Literal["zero", "raw", "compared"] = "zero"
     alone: Literal["step", "trajectory"] = "step"
 
+    def __repr__(self) -> str:
+        q, v, scale, clusters, returns = map(
+            part_name, (self.q, self.v, self.scale, self.clusters, self.returns)
+        )
+        return f"<Term of a {self.unit}: {self.weight:g} ({q} - {v}) / {scale}, {returns} in {clusters}>"
+
     def __post_init__(self) -> None:
         _check_word("unit", self.unit, ("step", "trajectory"))
         _check_word("lone", self.lone, ("zero", "raw", "compared"))
@@ -159,6 +165,12 @@ class Recipe:
     parts: tuple[Term | Blend, ...]
     penalty: Literal["own_row", "in_return"] = "own_row"
 
+    def __repr__(self) -> str:
+        count = len(self.terms)
+        return (
+            f"<Recipe {self.name!r} of {count} term{'s' * (count != 1)}; bipace.describe(it) names the parts>"
+        )
+
     def __post_init__(self) -> None:
         _check_word("penalty", self.penalty, ("own_row", "in_return"))
 
@@ -220,6 +232,11 @@ class Outcome:
     v: Floats
     scale: Floats
 
+    def __repr__(self) -> str:
+        counts = np.bincount(self.branch, minlength=len(Branch))
+        said = ", ".join(f"{counts[branch]} {branch.name.lower()}" for branch in Branch)
+        return f"<Outcome of a {self.term.unit} term: {len(self.value)} rows, {said}>"
+
 
 @dataclass(frozen=True, eq=False)
 class Advantages:
@@ -236,6 +253,10 @@ class Advantages:
 
     values: Floats
     outcomes: tuple[Outcome, ...]
+
+    def __repr__(self) -> str:
+        span = f" from {self.values.min():.3g} to {self.values.max():.3g}" if len(self.values) else ""
+        return f"<Advantages: {len(self.values)} values{span}, {len(self.outcomes)} terms>"
 
 
 def advantages(batch: StepBatch, recipe: Recipe) -> Advantages:
@@ -255,6 +276,7 @@ def advantages(batch: StepBatch, recipe: Recipe) -> Advantages:
         ValueError: what the recipe's parts refuse (missing features, eps out of range, ...), a part of a
             user's own that returns the wrong shape or a non-finite number, a scale of 0, or a value that is
             not finite.
+        TypeError: something else than a table, or than a recipe; the message says how to come by one.
 
     Examples:
         >>> import bipace
@@ -263,6 +285,7 @@ def advantages(batch: StepBatch, recipe: Recipe) -> Advantages:
         >>> bipace.advantages(batch, bipace.recipe("rloo")).values.tolist()
         [1.0, 1.0, -1.0, -1.0]
     """
+    _check_arguments(batch, recipe)
     order = batch.order()
     ordered = batch.take(order)
     outcomes: list[Outcome] = []
@@ -279,6 +302,16 @@ def advantages(batch: StepBatch, recipe: Recipe) -> Advantages:
     back = np.empty(len(batch), np.int64)
     back[order] = np.arange(len(batch))
     return Advantages(values[back], tuple(_rows(outcome, back) for outcome in outcomes))
+
+
+def _check_arguments(batch: Any, recipe: Any) -> None:
+    if not isinstance(batch, StepBatch):
+        held = isinstance(getattr(batch, "batch", None), StepBatch)  # Rows, which knows this module
+        way_out = "give its table, rows.batch" if held else "bipace.build_batch(...).batch is one"
+        raise TypeError(f"batch: a {type(batch).__name__}, expected a bipace.StepBatch; {way_out}")
+    if not isinstance(recipe, Recipe):
+        way_out = f"bipace.recipe({recipe!r})" if isinstance(recipe, str) else "bipace.recipe('gigpo')"
+        raise TypeError(f"recipe: a {type(recipe).__name__}, expected a bipace.Recipe; give {way_out}")
 
 
 def _evaluate(batch: StepBatch, term: Term) -> Outcome:

@@ -83,6 +83,10 @@ class Rows:
     n: int
     dropped: dict[str, int]
 
+    def __repr__(self) -> str:
+        lost = ", ".join(f"{n} dropped: {reason}" for reason, n in self.dropped.items())
+        return f"<Rows: {self.n} raw rows, {lost or 'none dropped'}; batch: {self.batch!r}>"
+
     def scatter(self, values: Floats) -> Floats:
         """[M] values of the table -> [n] values of the raw rows; dropped rows get 0."""
         out = np.zeros(self.n)

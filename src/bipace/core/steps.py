@@ -83,6 +83,12 @@ class StepBatch:
     to_go: Floats | None = None
     whole: Floats | None = None
 
+    def __repr__(self) -> str:
+        groups, trajectories = len(np.unique(self.task)), len(np.unique(self.trajectory))
+        width = None if self.features is None else self.features.shape[1]
+        seen = "no features" if width is None else f"features of width {width}"
+        return f"<StepBatch: {len(self)} steps, {trajectories} trajectories, {groups} prompt groups, {seen}>"
+
     def __post_init__(self) -> None:
         n = len(np.atleast_1d(np.asarray(self.task)))
         for name, dtype in _COLUMNS.items():

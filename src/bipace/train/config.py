@@ -29,6 +29,7 @@ from bipace.config import (
 )
 from bipace.config.reading import modern_key, options_schema
 from bipace.core.estimators import recipe_options
+from bipace.core.names import nearest
 from bipace.files import write_text
 
 if sys.version_info >= (3, 11):
@@ -152,8 +153,12 @@ def read_tree(path: Path) -> dict[str, Any]:
     try:
         return modern(tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError as error:
-        known = ", ".join(sorted(preset.stem for preset in PRESETS.glob("*.toml")))
-        raise ConfigError(f"config: no file {path} and no preset of that name (shipped: {known})") from error
+        known = sorted(preset.stem for preset in PRESETS.glob("*.toml"))
+        near = nearest(str(path), known)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ConfigError(
+            f"config: no file {path} and no preset of that name{hint} (shipped: {', '.join(known)})"
+        ) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"config: {path} is not TOML: {error}") from error
 

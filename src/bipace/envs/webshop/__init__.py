@@ -76,7 +76,8 @@ class WebShopSuite:
         max_steps: 15, the horizon of the public agents' small setting; 30 is the other one in use.
         instructions: the rules.
         splits: "train" (goals from 500), "validation" (0-499; all goals where there are fewer), and fixed
-            panels of each, "train-panel" and "validation-panel"; with "gen-" in front on generated data.
+            panels of each, "train-panel" and "validation-panel"; with "gen-" in front on generated data,
+            where the first half validates if there are no more than 500.
     """
 
     shop: Shop = field(repr=False)
@@ -113,11 +114,13 @@ class WebShopSuite:
     def __post_init__(self) -> None:
         front = "gen-" if self.generated else ""
         tasks = tuple(f"{self.label}/{number}" for number in range(len(self.goals)))
+        few = self.generated and len(tasks) <= VALIDATION_GOALS
+        held = len(tasks) // 2 if few else VALIDATION_GOALS
         parts = {
-            "train": tasks[VALIDATION_GOALS:],
-            "validation": tasks[:VALIDATION_GOALS],
-            "validation-panel": tasks[: min(PANEL, VALIDATION_GOALS)],
-            "train-panel": tasks[VALIDATION_GOALS : VALIDATION_GOALS + PANEL],
+            "train": tasks[held:],
+            "validation": tasks[:held],
+            "validation-panel": tasks[: min(PANEL, held)],
+            "train-panel": tasks[held : held + PANEL],
         }
         splits = {f"{front}{name}": part for name, part in parts.items()}
         object.__setattr__(self, "splits", MappingProxyType(splits))
