@@ -48,7 +48,7 @@ bench: setup  ## every benchmark of the repository; results as JSON in benchmark
 credit-study: setup  ## every recipe's advantages against the exact truth of four small worlds; docs/results/credit.md
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/credit_study.py
 
-STUDIES := textcraft-bipace textcraft-controls textcraft-decide textcraft-estimators textcraft-graphs textcraft-weights
+STUDIES := textcraft-bipace textcraft-controls textcraft-decide textcraft-estimators textcraft-graphs textcraft-weights alfworld
 
 paper: setup  ## the studies behind docs/results/paper.md, resumable, and their tables anew; hours, with the time left shown
 	for study in $(STUDIES); do \
