@@ -78,22 +78,24 @@ def test_training_success_counts_every_iteration_alike_and_pairs_by_seed(folder,
     assert "### Success over all training episodes" in report_markdown(found)
 
 
-def test_runs_of_other_lengths_are_no_pair(tmp_path):
+@pytest.mark.parametrize("measure", ["whole_curves", "training_success"])
+def test_runs_of_other_lengths_are_no_pair(measure, tmp_path):
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", iterations=15, config={"estimator": "bipace"})
     study = summarize_study(read_runs([tmp_path / "a", tmp_path / "b"]))
-    (played,) = [e["training_success"] for e in study["environments"].values()]
-    assert played["bipace"]["difference"] is None
+    (found,) = [e[measure] for e in study["environments"].values()]
+    assert found["bipace"]["difference"] is None
 
 
-def test_runs_that_validated_at_other_times_are_no_pair(tmp_path):
-    write_run(tmp_path / "a")
-    write_run(tmp_path / "b", iterations=15, config={"estimator": "bipace"})
-    (curves,) = [
-        e["whole_curves"]
-        for e in summarize_study(read_runs([tmp_path / "a", tmp_path / "b"]))["environments"].values()
-    ]
-    assert curves["bipace"]["difference"] is None
+def test_gap_and_profile_are_over_the_runs_of_all_environments(found):
+    for entry in [found["overall"]["bipace"], found["environments"]["one"]["methods"]["bipace"]]:
+        peak = entry["val_at_max"]
+        assert peak["gap"]["value"] == pytest.approx(1 - peak["mean"])  # no rate is above 1
+        profile = peak["profile"]
+        above = [np.mean([v > tau for v in peak["values"]]) for tau in np.linspace(0, 1, 51)]
+        assert profile["share"] == pytest.approx(above)
+        assert len(profile["low"]) == len(profile["high"]) == len(profile["tau"]) == 51
+    assert "| optimality gap |" in report_markdown(found)
 
 
 def test_environments_are_strata_of_one_result(found):
@@ -195,7 +197,7 @@ def test_hostile_names_stay_text_in_markdown_and_pictures(tmp_path):
         line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("| &lt;/script")
     }
     assert all(width > 2 for width in widths)
-    assert draw_figures(found, tmp_path) == ["curves.png", "peak.png", "diagnostics.png"]
+    assert draw_figures(found, tmp_path) == ["curves.png", "peak.png", "profiles.png", "diagnostics.png"]
     assert all(
         (tmp_path / name).stat().st_size > 5_000 for name in ("curves.png", "peak.png", "diagnostics.png")
     )

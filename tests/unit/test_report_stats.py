@@ -13,6 +13,8 @@ from bipace.report.stats import (
     improvement_interval,
     interquartile_mean,
     mean_std,
+    optimality_gap,
+    performance_profile,
     stratified_interval,
 )
 
@@ -85,3 +87,35 @@ def test_a_threshold_is_reached_first_or_never():
     assert first_reaching([0, 10, 20], [0.1, 0.6, 0.5], 0.5) == 10
     assert first_reaching([0, 10, 20], [0.1, 0.6, 0.5], 0.6) == 10
     assert first_reaching([0, 10, 20], [0.1, 0.6, 0.5], 0.61) is None
+
+
+@given(values, st.floats(0.1, 2.0))
+def test_the_optimality_gap_is_the_mean_shortfall(x, target):
+    loop = sum(target - v if v < target else 0.0 for v in x.tolist()) / len(x)
+    assert float(optimality_gap(x, target)) == pytest.approx(loop, abs=1e-12)
+
+
+@given(st.lists(values, min_size=1, max_size=3))
+def test_a_profile_counts_the_runs_above_and_never_rises(strata):
+    taus = np.linspace(0, 1, 11)
+    shares, band = performance_profile(strata, taus, resamples=50)
+    everyone = [v for s in strata for v in s.tolist()]
+    loop = [sum(v > tau for v in everyone) / len(everyone) for tau in taus.tolist()]
+    np.testing.assert_allclose(shares, loop, rtol=0, atol=1e-15)
+    assert (np.diff(shares) <= 0).all()
+    if max(map(len, strata)) < 2:
+        assert band is None
+    else:
+        assert band is not None
+        assert ((band[0] >= 0) & (band[0] <= band[1]) & (band[1] <= 1)).all()
+
+
+def test_the_band_of_a_profile_is_that_of_the_share_at_each_tau():
+    x = np.random.default_rng(3).random(9)
+    _, band = performance_profile([x], np.array([0.3, 0.7]), resamples=4000)
+    assert band is not None
+    for at, tau in enumerate((0.3, 0.7)):
+        low, high = stratified_interval(
+            [x], lambda drawn, tau=tau: (drawn > tau).mean(axis=-1), resamples=4000
+        )  # fmt: skip
+        assert (band[0][at], band[1][at]) == pytest.approx((low, high), abs=1e-12)

@@ -45,7 +45,7 @@ def draw_figures(found: Mapping[str, Any], folder: Path) -> list[str]:
     styles = {name: _style(i) for i, name in enumerate(names)}
     written: list[str] = []
     with mpl.rc_context({"text.parse_math": False, "axes.grid": True, "grid.alpha": 0.25, "font.size": 9}):
-        for name, draw in (("curves", _curves), ("peak", _peak), ("diagnostics", _diagnostics)):
+        for name, draw in _FIGURES.items():
             figure = draw(plt, found, styles)
             if figure is not None:
                 figure.savefig(folder / f"{name}.png", dpi=120)
@@ -91,6 +91,37 @@ def _peak(plt: Any, found: Mapping[str, Any], styles: Mapping[str, Style]) -> An
         axis.set_xlim(max(low, -0.02), min(high, 1.02))  # a share is not drawn below 0 or above 1
         axis.set(title=f"{_name(name)}: best validation, interquartile mean")
         axis.xaxis.set_major_formatter(lambda v, _: f"{v:.0%}")
+    return figure
+
+
+def _profiles(plt: Any, found: Mapping[str, Any], styles: Mapping[str, Style]) -> Any:
+    """Share of runs above each success rate: a chart an environment, and one for methods that ran in all."""
+    everywhere = {m: e for m, e in found["overall"].items() if len(e["environments"]) > 1}
+    places = {name: environment["methods"] for name, environment in found["environments"].items()}
+    if len(everywhere) > 1 and all(len(e["environments"]) == len(places) for e in everywhere.values()):
+        places["all environments"] = everywhere
+    charts = {
+        name: {m: e["val_at_max"]["profile"] for m, e in methods.items() if "val_at_max" in e}
+        for name, methods in places.items()
+    }
+    charts = {n: c for n, c in charts.items() if any("low" in profile for profile in c.values())}
+    if not charts:
+        return None
+    figure, axes = _grid(plt, 1, len(charts), 4.6, 3.2)
+    for axis, (name, chart) in zip(axes[0], charts.items(), strict=True):
+        axis.set_visible(True)
+        for method, profile in chart.items():
+            colour, dashes = styles[method]
+            x, step = profile["tau"], {"color": colour, "linewidth": 1.6}
+            axis.step(x, profile["share"], where="post", linestyle=dashes, label=_name(method), **step)
+            if "low" in profile:
+                axis.fill_between(
+                    x, profile["low"], profile["high"], step="post", color=colour, alpha=0.1, linewidth=0
+                )
+        axis.set(title=f"{_name(name)}: performance profile", xlabel="best validation of a run")
+        axis.set(ylabel="share of runs above it", ylim=(-0.02, 1.02))
+        axis.xaxis.set_major_formatter(lambda v, _: f"{v:.0%}")
+    _legend(figure, axes[0][0])
     return figure
 
 
@@ -153,3 +184,6 @@ def _legend(figure: Any, axis: Any) -> None:
     handles, labels = axis.get_legend_handles_labels()
     if labels:
         figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=8)
+
+
+_FIGURES = {"curves": _curves, "peak": _peak, "profiles": _profiles, "diagnostics": _diagnostics}

@@ -38,10 +38,11 @@ def report_markdown(found: Mapping[str, Any], pictures: Sequence[str] = ()) -> s
             for m, e in found["overall"].items()
             if "val_at_max" in e
         ]
-        head = ["method", "runs", "val@max, interquartile mean", f"P(better than {found['baseline']})"]
+        head = ["method", "runs", "val@max, interquartile mean", "optimality gap",
+                f"P(better than {found['baseline']})"]  # fmt: skip
         parts += [
             "## All environments",
-            _table(head, [(m, a["n"], _iqm(a), _interval(p)) for m, a, p in rows]),
+            _table(head, [(m, a["n"], _iqm(a), _gap(a), _interval(p)) for m, a, p in rows]),
         ]
     parts += [f"![{picture.removesuffix('.png')}]({picture})" for picture in pictures]
     parts += ["## Settings that differ", _config(found["config"])]
@@ -50,9 +51,11 @@ def report_markdown(found: Mapping[str, Any], pictures: Sequence[str] = ()) -> s
 
 def _environment(found: Mapping[str, Any], environment: Mapping[str, Any]) -> list[str]:
     baseline, methods = found["baseline"], environment["methods"]
-    head = ["method", "seeds", "val@max", "val@max, interquartile mean", "last", f"P(better than {baseline})"]
+    head = ["method", "seeds", "val@max", "val@max, interquartile mean", "optimality gap", "last",
+            f"P(better than {baseline})"]  # fmt: skip
     rows = [
-        (m, len(e["seeds"]), _std(e.get("val_at_max")), _iqm(e.get("val_at_max")), _std(e.get("last")),
+        (m, len(e["seeds"]), _std(e.get("val_at_max")), _iqm(e.get("val_at_max")),
+         _gap(e.get("val_at_max")), _std(e.get("last")),
          _interval(environment["improvement"].get(m, {}).get(baseline)))
         for m, e in methods.items()
     ]  # fmt: skip
@@ -146,6 +149,11 @@ def _std(entry: Mapping[str, Any] | None) -> str:
 
 def _iqm(entry: Mapping[str, Any] | None) -> str:
     return "-" if entry is None else f"{entry['iqm']:.1%}" + _span(entry["interval"])
+
+
+def _gap(entry: Mapping[str, Any] | None) -> str:
+    """How far from 100 % the best validations stay, on average."""
+    return "-" if entry is None else f"{entry['gap']['value']:.1%}" + _span(entry["gap"]["interval"])
 
 
 def _interval(entry: Mapping[str, Any] | None) -> str:

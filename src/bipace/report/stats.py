@@ -2,7 +2,9 @@
 
 Few seeds make a mean jumpy and a standard deviation a guess; beside both stand the interquartile mean, its
 stratified bootstrap interval and the probability of improvement (Agarwal et al. 2021, "Deep reinforcement
-learning at the edge of the statistical precipice", arXiv 2108.13264).
+learning at the edge of the statistical precipice", arXiv 2108.13264), and their performance profiles and
+optimality gap. Their library rliable would bring arch, pandas and seaborn for these few lines; tests hold
+them to scipy and to plain loops instead.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ __all__ = [
     "improvement_interval",
     "interquartile_mean",
     "mean_std",
+    "optimality_gap",
+    "performance_profile",
     "resampled",
     "stratified_interval",
 ]
@@ -38,6 +42,49 @@ def interquartile_mean(values: Floats) -> Floats:
     ordered = np.sort(values, axis=-1)
     cut = ordered.shape[-1] // 4
     return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
+
+
+def optimality_gap(values: Floats, target: float = 1.0) -> Floats:
+    """Mean of max(target - value, 0) over the last axis: how far runs fall short of the target; 0 is best.
+
+    Args:
+        values: [..., n], n >= 1.
+        target: the score beyond which more does not count; 1 for a success rate.
+    """
+    return np.maximum(target - values, 0.0).mean(axis=-1)
+
+
+def performance_profile(
+    strata: Sequence[Floats],
+    taus: Floats,
+    *,
+    resamples: int = 2000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> tuple[Floats, tuple[Floats, Floats] | None]:
+    """The share of runs that score above tau, for every tau, and its pointwise bootstrap band.
+
+    Runs of all environments together; a curve above another at every tau is a method that is better at every
+    level. Runs are redrawn inside their environment.
+
+    Args:
+        strata: one array of runs an environment.
+        taus: [T] scores.
+        resamples: bootstrap samples.
+        confidence: of the band.
+        seed: of the draws.
+
+    Returns:
+        [T] shares, and [T] low and high; None for the band where no stratum has two runs.
+    """
+    shares = (np.concatenate(strata)[:, None] > taus).mean(axis=0)
+    if max(len(s) for s in strata) < 2:
+        return shares, None
+    drawn = _drawn(strata, resamples, seed)
+    n = drawn.shape[1]
+    above = np.stack([n - (drawn <= tau).sum(axis=1) for tau in taus]) / n
+    low, high = np.quantile(above, [(1 - confidence) / 2, (1 + confidence) / 2], axis=1)
+    return shares, (low, high)
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
@@ -72,11 +119,7 @@ def stratified_interval(
     """
     if max(len(s) for s in strata) < 2:
         return None
-    generator = np.random.default_rng(seed)
-    drawn = np.concatenate(
-        [resampled(np.asarray(s, np.float64), resamples, generator) for s in strata], axis=1
-    )
-    return _percentiles(statistic(drawn), confidence)
+    return _percentiles(statistic(_drawn(strata, resamples, seed)), confidence)
 
 
 def improvement(strata: Sequence[tuple[Floats, Floats]]) -> float:
@@ -103,6 +146,13 @@ def improvement_interval(
 def first_reaching(iterations: Sequence[int], values: Sequence[float], threshold: float) -> int | None:
     """The first iteration whose value is at least the threshold, None where none is ("never")."""
     return next((i for i, v in zip(iterations, values, strict=True) if v >= threshold), None)
+
+
+def _drawn(strata: Sequence[Floats], resamples: int, seed: int) -> Floats:
+    """[resamples, n] runs redrawn, each inside its stratum."""
+    generator = np.random.default_rng(seed)
+    parts = [resampled(np.asarray(s, np.float64), resamples, generator) for s in strata]
+    return np.concatenate(parts, axis=1)
 
 
 def _above(x: Floats, y: Floats) -> Floats:

@@ -25,12 +25,15 @@ from bipace.report.stats import (
     improvement_interval,
     interquartile_mean,
     mean_std,
+    optimality_gap,
+    performance_profile,
     stratified_interval,
 )
 
 __all__ = ["CONFIDENCE", "RESAMPLES", "summarize_study"]
 
 CONFIDENCE, RESAMPLES = 0.95, 2000
+_TAUS = np.linspace(0.0, 1.0, 51)  # success rates at which performance profiles are taken
 _STEP = 0.05  # default thresholds are multiples of it
 _MOST_THRESHOLDS = 6
 
@@ -174,14 +177,24 @@ def _aggregate(strata: Sequence[np.ndarray]) -> dict[str, Any]:
     values = np.concatenate(strata)
     mean, std = mean_std(values.tolist())
     interval = stratified_interval(strata, interquartile_mean, resamples=RESAMPLES, confidence=CONFIDENCE)
+    gap = stratified_interval(strata, optimality_gap, resamples=RESAMPLES, confidence=CONFIDENCE)
     return {
         "n": len(values),
         "mean": mean,
         "std": std,
         "iqm": float(interquartile_mean(values)),
         "interval": interval,
+        "gap": {"value": float(optimality_gap(values)), "interval": gap},
+        "profile": _profile(strata),
         "values": values.tolist(),
     }
+
+
+def _profile(strata: Sequence[np.ndarray]) -> dict[str, list[float]]:
+    """Share of runs above each success rate of `_TAUS`; `low` and `high` where there is a band."""
+    shares, band = performance_profile(strata, _TAUS, resamples=RESAMPLES, confidence=CONFIDENCE)
+    found = {"tau": _TAUS.round(2).tolist(), "share": shares.tolist()}
+    return found if band is None else found | {"low": band[0].tolist(), "high": band[1].tolist()}
 
 
 def _improvement(strata: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, Any] | None:

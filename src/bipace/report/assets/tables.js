@@ -9,27 +9,28 @@ function rate(value) { return value === null || value === undefined ? "–" : pe
 function withStd(entry) { return entry ? rate(entry.mean) + (entry.std === null ? "" : " ± " + (100 * entry.std).toFixed(1)) : "–"; }
 function interval(pair) { return pair ? " (" + (100 * pair[0]).toFixed(1) + " to " + (100 * pair[1]).toFixed(1) + ")" : ""; }
 function withInterval(value, pair) { return rate(value) + interval(pair); }
+function gap(entry) { return entry ? withInterval(entry.gap.value, entry.gap.interval) : "–"; }
 function points(value) { return signed(Number((100 * value).toFixed(1))); }
 
 function resultsTable() {
   const rows = shown().map((name) => {
     const method = here().methods[name], pairs = (here().improvement[name] || {})[DATA.baseline];
     const peak = method.val_at_max, last = method.last;
-    return { attributes: { "data-method": name }, cells: [name, method.seeds.length, withStd(peak), peak ? withInterval(peak.iqm, peak.interval) : "–", withStd(last),
+    return { attributes: { "data-method": name }, cells: [name, method.seeds.length, withStd(peak), peak ? withInterval(peak.iqm, peak.interval) : "–", gap(peak), withStd(last),
       last ? withInterval(last.iqm, last.interval) : "–", pairs ? withInterval(pairs.value, pairs.interval) : "–"] };
   });
   table(byId("table-results"), ["method", { label: "seeds", why: "runs of the method, each with its own random seed" }, { label: "val@max", why: "best validation of a run: mean over seeds ± sample deviation, in points" },
-    { label: "val@max, interquartile mean", why: "mean of the middle half of the seeds, with its " + 100 * DATA.confidence + " % bootstrap interval" }, { label: "last", why: "the run's last validation, mean ± sample deviation" }, { label: "last, interquartile mean", why: "the same as an interquartile mean with its interval" },
+    { label: "val@max, interquartile mean", why: "mean of the middle half of the seeds, with its " + 100 * DATA.confidence + " % bootstrap interval" }, { label: "optimality gap", why: "how far from 100 % the best validations stay on average, with its interval; 0 is best" }, { label: "last", why: "the run's last validation, mean ± sample deviation" }, { label: "last, interquartile mean", why: "the same as an interquartile mean with its interval" },
     { label: "P(better than " + DATA.baseline + ")", why: "share of pairs in which a run of the method beats one of the baseline (best validation, ties count half); an interval across 50 % decides nothing" }], rows);
   if (ENVIRONMENTS.length > 1) overallRows();
 }
 function overallRows() {
   const body = byId("table-results").tBodies[0];
-  body.append(element("tr", {}, element("th", { colspan: "7", class: "text" }, "All environments, stratified")));
+  body.append(element("tr", {}, element("th", { colspan: "8", class: "text" }, "All environments, stratified")));
   for (const name of DATA.methods.filter((m) => !state.hidden.has(m))) {
     const all = DATA.overall[name];
     if (!all.val_at_max) continue;
-    const cells = [name, all.val_at_max.n, withStd(all.val_at_max), withInterval(all.val_at_max.iqm, all.val_at_max.interval), withStd(all.last),
+    const cells = [name, all.val_at_max.n, withStd(all.val_at_max), withInterval(all.val_at_max.iqm, all.val_at_max.interval), gap(all.val_at_max), withStd(all.last),
       withInterval(all.last.iqm, all.last.interval), all.improvement ? withInterval(all.improvement.value, all.improvement.interval) : "–"];
     body.append(element("tr", {}, ...cells.map((c, i) => element("td", i ? {} : { class: "text" }, c))));
   }
