@@ -45,8 +45,7 @@ def reckon(lines: list[dict[str, Any]], config: Config) -> str:
     for key, words in (
         ("perf/tokens_per_s", "tokens a second"),
         ("perf/credit_share", "share of the credit"),
-        ("perf/peak_memory_mb", "peak memory, MiB"),
-        ("perf/peak_gpu_memory_mb", "peak GPU memory, MiB"),
+        ("perf/peak_memory_mb", "peak memory of the host, MiB"),
     ):
         value = mean(counted, key)
         if value is not None:
